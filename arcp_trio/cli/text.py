@@ -25,6 +25,11 @@ _MOST_HELD: Final = 256
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _ASCII: Final = re.compile(r"[ -~]*")
 
+_BLANK: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Characters that show nothing, though they count as letters, signs or marks."""
+
 _BEYOND_JSON: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -39,6 +44,19 @@ def safe_lines(text: str) -> list[str]:
 def safe_line(text: str) -> str:
     """Return the same as one line."""
     return " ".join(line for line in safe_lines(text) if line)
+
+
+def exact_line(text: str) -> str:
+    """Return a text as one line in which nothing is missing: what cannot be seen is escaped."""
+    return "".join(
+        each if _is_seen(each) else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def _is_seen(character: str) -> bool:
+    if character == " ":
+        return True
+    return unicodedata.category(character)[0] not in "CZ" and not _BLANK.match(character)
 
 
 class SafeText:

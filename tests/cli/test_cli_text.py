@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.cli.client.output import json_line
-from arcp_trio.cli.text import cells, fitted, padded, safe_line, safe_lines
+from arcp_trio.cli.text import cells, exact_line, fitted, padded, safe_line, safe_lines
 from tests.cli.clients import HOSTILE
 
 nasty = st.text(
@@ -47,6 +47,24 @@ nasty = st.text(
 def test_control_sequences_are_removed(text: str, lines: list[str]) -> None:
     """Control sequences are removed in each of their spellings; readable text stays."""
     assert safe_lines(text) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Allow fs.write of /srv/a b?", "Allow fs.write of /srv/a b?"),
+        ("/café/漢", "/café/漢"),
+        ("cart\u200b.py", "cart\\u200b.py"),
+        ("a\u200db\ufe0f", "a\\u200db\\ufe0f"),
+        ("\u202efdp.exe", "\\u202efdp.exe"),
+        ("a\u00a0b\u3164", "a\\xa0b\\u3164"),
+        ("\U000e0041", "\\U000e0041"),
+        ("one\ntwo\x1b[31m", "one\\ntwo\\x1b[31m"),
+    ],
+)
+def test_nothing_is_missing(text: str, line: str) -> None:
+    """What cannot be seen is escaped where a person has to see all of a text."""
+    assert exact_line(text) == line
 
 
 @given(nasty | st.text())

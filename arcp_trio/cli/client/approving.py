@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from arcp_trio import Question
-from arcp_trio.cli.text import safe_line
+from arcp_trio.cli.text import exact_line, safe_line
 from arcp_trio.wire.json import dumps
 from arcp_trio.wire.questions import ALLOW, DENY
 
@@ -21,11 +21,12 @@ _CHOICES: Final[Mapping[str, tuple[str, Literal["once", "job"]]]] = {
 
 
 def approval_lines(question: Question) -> list[str]:
-    """Return the lines that tell what is asked for, safe for a terminal."""
-    lines = [f"approval: {safe_line(question.prompt)}"]
-    if len(question.targets) > 1:
-        lines += [f"  {safe_line(target)}" for target in question.targets]
-    lines.append(f"  {safe_line(question.tool or '')} {safe_line(dumps(question.args).decode())}")
+    """Return the lines that tell what is asked for, safe for a terminal, all of it."""
+    lines = [f"approval: {exact_line(question.prompt)}"]
+    if len(question.targets) != 1 or not question.prompt.endswith(f" of {question.targets[0]}?"):
+        lines += [f"  {exact_line(target)}" for target in question.targets]
+    args = dumps(question.args).decode()
+    lines.append(f"  {exact_line(question.tool or '')} {exact_line(args)}")
     if question.expires_at is not None:
         lines.append(f"  open until {safe_line(question.expires_at)}")
     return lines

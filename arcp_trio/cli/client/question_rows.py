@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from arcp_trio import JobInfo, Question
-from arcp_trio.cli.text import safe_line
+from arcp_trio.cli.text import exact_line, safe_line
+from arcp_trio.wire.questions import APPROVAL
 
 _HEADING: Final = ("JOB", "QUESTION", "AGENT", "WHO", "FOR", "OPEN UNTIL", "ASKS")
 
@@ -32,5 +33,6 @@ def question_rows(jobs: Sequence[JobInfo]) -> list[Sequence[str]]:
 
 def _asked(question: Question) -> str:
     """Return the question with its options, as in "Publish? (yes, no)"."""
-    prompt = safe_line(question.prompt)
+    safe = exact_line if question.kind == APPROVAL else safe_line
+    prompt = safe(question.prompt)
     return prompt if question.options is None else f"{prompt} ({', '.join(question.options)})"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -17,8 +18,8 @@ from arcp_trio import acp
 from arcp_trio.acp.errors import CANCELLED, INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.files import Files
-from arcp_trio.proxies.acp.fitting import MOST_NAME
-from arcp_trio.proxies.acp.named import Need, needed_for_call, tool_of
+from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted
+from arcp_trio.proxies.acp.named import MOST_NAMED, Need, needed_for_call, paths_beside, tool_of
 from arcp_trio.proxies.acp.operation import Clearance, Operation
 from arcp_trio.proxies.acp.terminals import AgentTerminal, Terminals
 from arcp_trio.proxies.acp.workplace import Workplace
@@ -31,13 +32,16 @@ from arcp_trio.wire.errors import (
     PermissionDenied,
     clip,
 )
-from arcp_trio.wire.json import JsonObject, JsonValue, text_in
+from arcp_trio.wire.json import JsonObject, JsonValue, object_in, text_in
 from arcp_trio.wire.questions import ALLOW, DENY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from arcp_trio.runtime.job.context import JobContext
+
+_MOST_INPUT_BYTES: Final = 8 * 1024
+"""Of the input of a tool call that the agent asks permission for, what is told."""
 
 
 class Requests:
@@ -143,8 +147,7 @@ class Requests:
             await self._refuse(request, call_id, error)
         except OSError as error:
             code = NOT_FOUND if isinstance(error, FileNotFoundError) else INTERNAL_ERROR
-            told = InternalError(f"{clip(str(error.filename))}: {error.strerror}")
-            await self._refuse(request, call_id, told, code)
+            await self._refuse(request, call_id, InternalError(failure_words(error)), code)
 
     async def _decision(self, request: acp.Request, call_id: str) -> Mapping[str, JsonValue]:
         with request.life:
@@ -171,6 +174,7 @@ class Requests:
         for name, key in (("call_id", "toolCallId"), ("title", "title")):
             if (text := text_in(call.get(key))) is not None:
                 args[name] = clip(text, MOST_NAME)
+        args |= _told_of_input(call)
         needs: Sequence[Need] = ()
         obstacle = None
         try:
@@ -220,6 +224,25 @@ class Requests:
         finally:
             self._open.remove(request)
             self._changed.unpark_all()
+
+
+def _told_of_input(call: JsonObject) -> JsonObject:
+    """Return what a tool call is about to do, for those that decide: its title proves nothing."""
+    told: JsonObject = {}
+    if given := call.get("rawInput"):
+        told["input"] = given
+    if paths := list(islice(paths_beside(call), MOST_NAMED)):
+        told["paths"] = [*paths]
+    cut = fitted(told, _MOST_INPUT_BYTES)
+    return {**object_in(cut.value), **cut.note}
+
+
+def failure_words(error: OSError) -> str:
+    """Return what has failed and why; not every failure has a file or a number."""
+    if error.strerror is None:
+        return clip(str(error))
+    named = error.filename is not None
+    return f"{clip(str(error.filename))}: {error.strerror}" if named else error.strerror
 
 
 async def _wait_for_exit(request: acp.Request, terminal: AgentTerminal) -> None:

@@ -77,7 +77,7 @@ class Files:
         data = content.encode()
         if len(data) > self._most:
             raise self._too_large()
-        with trio.CancelScope(shield=True):  # not to clearance a part of it; a thread does the work
+        with trio.CancelScope(shield=True):  # no part of it is left out; a thread does the work
             async with self._job.open(path, "wb", approved=cleared.approved) as file:
                 await file.write(data)
         await self._calls.end(cleared.call_id, {"bytes": len(data), **cleared.decision})

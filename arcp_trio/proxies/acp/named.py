@@ -7,8 +7,8 @@ wrote it.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final
 
 import attrs
@@ -46,17 +46,34 @@ _PATH_KEYS: Final = frozenset(
         "destination",
         "target_file",
     }
+    | {"from", "to", "from_path", "to_path", "directory", "dir", "file", "filename", "target"}
+    | {"paths"}
 )
-_URL_KEYS: Final = frozenset({"url", "uri"})
+_URL_KEYS: Final = frozenset({"url", "uri", "urls"})
+_TEXT_KEYS: Final = frozenset(
+    {"content", "contents", "text", "code", "diff", "patch", "pattern", "replacement"}
+    | {"old_string", "new_string", "oldString", "newString", "old_str", "new_str"}
+    | {"oldText", "newText", "old_text", "new_text", "file_text", "insert_text", "description"}
+)
+"""What is under these keys is text of a file, which may begin with a slash and not be a path."""
 
 _RUNS_OTHERS: Final = frozenset(
-    {"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "tcsh", "zsh", "busybox", "chroot"}
-    | {"doas", "env", "ionice", "nice", "nohup", "nsenter", "parallel", "script", "setpriv"}
-    | {"setsid", "stdbuf", "su", "sudo", "time", "timeout", "unshare", "watch", "xargs"}
+    {"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "tcsh", "zsh", "busybox"}
+    | {"awk", "bwrap", "chroot", "chrt", "doas", "env", "expect", "find", "flock", "gawk", "ionice"}
+    | {"mawk", "nice", "nohup", "nsenter", "parallel", "prlimit", "runuser", "screen", "script"}
+    | {"setpriv", "setsid", "ssh", "start-stop-daemon", "stdbuf", "strace", "su", "sudo"}
+    | {"systemd-run", "taskset", "time", "timeout", "tmux", "unshare", "watch", "xargs"}
 )
 """Programs that run whatever their arguments say."""
 SHELL: Final = "terminal/sh"
 """The name in the lease of every command that may run others."""
+_HARMLESS: Final = frozenset(
+    {"CI", "CLICOLOR", "COLUMNS", "FORCE_COLOR", "LANG", "LANGUAGE", "LINES", "NO_COLOR", "TERM"}
+    | {"TZ"}
+)
+"""Variables with which a program does what it does without them, as with those of `LC_`."""
+_PAGERS: Final = frozenset({"PAGER", "GIT_PAGER", "MANPAGER"})
+"""Variables that name a program; `cat` is a harmless one."""
 _ORDINARY: Final = frozenset("%+,-./:=@_")
 """Characters of a program's name that are not letters or digits and mean nothing to a shell."""
 
@@ -85,7 +102,10 @@ def needed_for_call(call: JsonObject, cwd: str) -> Need:
     """
     kind = call.get("kind")
     if isinstance(kind, str) and kind in _OF_PATHS:
-        paths = _distinct(absolute(path, cwd) for path in _paths(call))
+        named = _paths(call)
+        if _OF_PATHS[kind] == "fs.write":
+            named = chain(named, _absolute_paths(call.get("rawInput")))
+        paths = _distinct(absolute(path, cwd) for path in named)
         if paths:
             return Need(_OF_PATHS[kind], paths)
     if kind == "fetch":
@@ -95,11 +115,21 @@ def needed_for_call(call: JsonObject, cwd: str) -> Need:
     return Need("tool.call", (tool_of(call),))
 
 
-def needed_for_command(words: Sequence[str]) -> Need:
-    """Return what has to be allowed for a program with its arguments in a terminal."""
+def needed_for_command(words: Sequence[str], variables: Mapping[str, str]) -> Need:
+    """Return what has to be allowed for a program with its arguments in a terminal.
+
+    Variables can have a program run others: `git` runs what those of `GIT_CONFIG_` say.
+    """
     name = words[0].rpartition("/")[2]
     unclear = needs_shell(words[0]) or not name or runs_others(words[0])
+    unclear |= not all(_is_harmless(*each) for each in variables.items())
     return Need("tool.call", (SHELL if unclear else f"terminal/{name}",))
+
+
+def _is_harmless(variable: str, value: str) -> bool:
+    if variable in _PAGERS:
+        return value in ("", "cat")
+    return variable in _HARMLESS or variable.startswith("LC_")
 
 
 def needs_shell(command: str) -> bool:
@@ -134,12 +164,31 @@ def absolute(path: str, cwd: str) -> str:
 
 
 def _paths(call: JsonObject) -> Iterator[str]:
+    yield from paths_beside(call)
+    yield from _texts(call.get("rawInput"), _PATH_KEYS)
+
+
+def paths_beside(call: JsonObject) -> Iterator[str]:
+    """Yield the paths that a call names beside its input: its locations', and those of diffs."""
     for place in _objects(call.get("locations")):
         yield from _texts_under(place.get("path"))
     for content in _objects(call.get("content")):
         if content.get("type") == "diff":
             yield from _texts_under(content.get("path"))
-    yield from _texts(call.get("rawInput"), _PATH_KEYS)
+
+
+def _absolute_paths(value: JsonValue) -> Iterator[str]:
+    """Yield the texts in a value that look like absolute paths, whatever their key says."""
+    if isinstance(value, str):
+        if value.startswith("/") and len(value.splitlines()) == 1:
+            yield value
+    elif is_object(value):
+        for key, item in value.items():
+            if key not in _TEXT_KEYS:
+                yield from _absolute_paths(item)
+    elif is_list(value):
+        for item in value:
+            yield from _absolute_paths(item)
 
 
 def _objects(value: JsonValue) -> Iterator[JsonObject]:

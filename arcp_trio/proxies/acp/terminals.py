@@ -146,14 +146,22 @@ class Terminals:
         words = [name, *map(str, texts)]
         if any("\0" in word for word in words):
             raise ValueError("a word of the command has a NUL in it")
-        need = needed_for_command(words)
-        command = self._command(words, params, needs_shell=need.targets[0] == SHELL)
+        variables = _variables(params.get("env"))
+        need = needed_for_command(words, variables)
+        command = self._command(words, variables, params, needs_shell=need.targets[0] == SHELL)
         needs = [need, Need("fs.read", [command.cwd])] if command.elsewhere else [need]
         told: JsonObject = {"command": name, "args": [*texts], "cwd": command.cwd}
+        if variables:
+            told["env"] = {**variables}
         return Operation(args=told, needs=needs, perform=partial(self._create, request, command))
 
     def _command(
-        self, words: Sequence[str], params: JsonObject, *, needs_shell: bool
+        self,
+        words: Sequence[str],
+        variables: Mapping[str, str],
+        params: JsonObject,
+        *,
+        needs_shell: bool,
     ) -> _CommandToRun:
         own, asked = self._place.cwd, params.get("cwd")
         if asked is not None and not isinstance(asked, str):
@@ -166,7 +174,7 @@ class Terminals:
             words=words_of(words[0], words[1:]),
             cwd=cwd if elsewhere else own,
             elsewhere=elsewhere,
-            environment={**self._place.environment, **_variables(params.get("env"))},
+            environment={**self._place.environment, **variables},
             needs_shell=needs_shell,
             most_bytes=min(limit, most) if type(limit) is int and limit >= 0 else most,
         )
@@ -239,6 +247,8 @@ class Terminals:
             self._job.authorize("tool.call", SHELL)
         if command.elsewhere and real_cwd != posixpath.normpath(command.cwd):
             self._job.authorize("fs.read", real_cwd)
+        if not await trio.to_thread.run_sync(os.path.isdir, real_cwd):
+            raise FileNotFoundError(2, "there is no such folder", command.cwd)
         return [program, *command.words[1:]], real_cwd if command.elsewhere else command.cwd
 
 

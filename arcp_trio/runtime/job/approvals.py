@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from arcp_trio.authority.approvals import Approval
+from arcp_trio.authority.targets import forms
 from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.job.questions import ANSWER_PATH, OpenQuestion
 from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _NAMED: Final = 3
 """The targets that a prompt names; `targets` has all."""
+_MOST_TARGET: Final = 1_000
+"""Characters of a target, at most: nobody reads a longer one to its end."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -113,15 +116,21 @@ def ask_approval(
             f"{capability} needs the approval of a person, and the client that submitted the job"
             " cannot ask anybody: it has not negotiated x-vendor.arcp-trio.questions"
         )
+    shown = [forms(capability, each)[0] for each in targets]
+    if any(len(each) > _MOST_TARGET for each in shown):
+        raise PermissionDenied(
+            f"{capability} needs the approval of a person, who can be shown no target of more than"
+            f" {_MOST_TARGET:,} characters"
+        )
     seconds = job.core.limits.approval_seconds
     body = QuestionBody(
         question_id=call_id,
-        prompt=_prompt(capability, targets),
+        prompt=_prompt(capability, shown),
         options=[ALLOW, DENY],
         expires_at=rfc3339(job.core.clock.now() + seconds),
         kind=APPROVAL,
         capability=capability,
-        targets=list(targets),
+        targets=shown,
         tool=tool,
         args=loads(dumps(args)),
     )
@@ -137,6 +146,6 @@ def ask_approval(
 
 
 def _prompt(capability: str, targets: Sequence[str]) -> str:
-    named = ", ".join(clip(each, 200) for each in targets[:_NAMED])
+    named = ", ".join(targets[:_NAMED])
     more = f" and {len(targets) - _NAMED} more" if len(targets) > _NAMED else ""
     return f"Allow {capability} of {named}{more}?"

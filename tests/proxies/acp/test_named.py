@@ -23,7 +23,8 @@ from arcp_trio.wire.errors import PermissionDenied
 CWD = "/srv/shop"
 KEYS = [
     *("path", "file_path", "filePath", "filepath", "abs_path", "absolute_path", "notebook_path"),
-    *("old_path", "new_path", "source", "destination", "target_file"),
+    *("old_path", "new_path", "source", "destination", "target_file", "from", "to", "from_path"),
+    *("to_path", "directory", "dir", "file", "filename", "target", "paths"),
 ]
 PATHS = st.text("ab/.", min_size=1, max_size=6)
 
@@ -70,6 +71,27 @@ def test_every_path_counts(named: list[tuple[str, str]], kind: str, title: str) 
         ({"kind": "edit", "name": "Write"}, Need("tool.call", ("Write",))),
         ({"kind": "execute", "rawInput": {"path": "/a"}}, Need("tool.call", ("acp/execute",))),
         ({"kind": "fetch", "rawInput": {"url": "http://a/"}}, Need("net.fetch", ("http://a/",))),
+        (
+            {"kind": "fetch", "rawInput": {"url": "http://a/", "urls": ["http://b/"]}},
+            Need("net.fetch", ("http://a/", "http://b/")),
+        ),
+        (
+            {"kind": "move", "rawInput": {"from": "a", "to": "/etc/cron.d/a"}},
+            Need("fs.write", (f"{CWD}/a", "/etc/cron.d/a")),
+        ),
+        (
+            {"kind": "edit", "rawInput": {"path": "/a", "more": [{"odd": "/etc/b", "n": 1}]}},
+            Need("fs.write", ("/a", "/etc/b")),
+        ),
+        (
+            {"kind": "edit", "rawInput": {"path": "/a", "new_string": "/b", "odd": "/c\n"}},
+            Need("fs.write", ("/a", "/c\n")),
+        ),
+        (
+            {"kind": "edit", "rawInput": {"path": "/a", "odd": "/* c\n */"}},
+            Need("fs.write", ("/a",)),
+        ),
+        ({"kind": "read", "rawInput": {"odd": "/etc/b"}}, Need("tool.call", ("acp/read",))),
         ({"kind": "fetch", "rawInput": {"q": "x"}}, Need("tool.call", ("acp/fetch",))),
         ({"kind": "../x"}, Need("tool.call", ("acp/other",))),
         ({"kind": 3, "name": 4, "rawInput": "path"}, Need("tool.call", ("acp/other",))),
@@ -116,6 +138,9 @@ def test_too_many_paths() -> None:
         ("env", "terminal/sh"),
         ("sudo", "terminal/sh"),
         ("xargs", "terminal/sh"),
+        ("/usr/bin/find", "terminal/sh"),
+        ("prlimit", "terminal/sh"),
+        ("ssh", "terminal/sh"),
         ("echo hi", "terminal/sh"),
         ("echo;id", "terminal/sh"),
         ("echo$(id)", "terminal/sh"),
@@ -125,7 +150,27 @@ def test_too_many_paths() -> None:
 )
 def test_commands(command: str, target: str) -> None:
     """A program counts under its own name, unless it runs others or a shell has to read it."""
-    assert needed_for_command([command, "-c", "x"]) == Need("tool.call", (target,))
+    assert needed_for_command([command, "-c", "x"], {}) == Need("tool.call", (target,))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "target"),
+    [
+        ("LANG", "C.UTF-8", "terminal/git"),
+        ("LC_ALL", "C", "terminal/git"),
+        ("NO_COLOR", "1", "terminal/git"),
+        ("GIT_PAGER", "cat", "terminal/git"),
+        ("GIT_PAGER", "sh -c id", "terminal/sh"),
+        ("GIT_CONFIG_COUNT", "1", "terminal/sh"),
+        ("PATH", "/tmp/own", "terminal/sh"),
+        ("BASH_ENV", "/tmp/own", "terminal/sh"),
+        ("lang", "C", "terminal/sh"),
+    ],
+)
+def test_commands_with_variables(variable: str, value: str, target: str) -> None:
+    """A variable that may have a program run others makes its command count as a shell."""
+    variables = {"TERM": "dumb", variable: value}
+    assert needed_for_command(["git", "status"], variables) == Need("tool.call", (target,))
 
 
 @given(command=st.text(min_size=1, max_size=8), args=st.lists(st.text(max_size=5), max_size=3))
@@ -137,6 +182,6 @@ def test_what_runs_is_what_was_decided(command: str, args: list[str]) -> None:
         assert words[2].startswith(command)
         if args:
             assert shlex.split(words[2].removeprefix(command)) == args
-        assert needed_for_command([command]).targets == ("terminal/sh",)
+        assert needed_for_command([command], {}).targets == ("terminal/sh",)
     else:
         assert words == (command, *args)

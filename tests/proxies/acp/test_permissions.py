@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from arcp_trio import JobFailed
+from arcp_trio.proxies.acp.deciding import failure_words
 from tests.proxies.acp.asking import ALLOWED, CANCELLED, REFUSED, asked, asked_in
 from tests.proxies.acp.stage import begin, connected, told
 
@@ -59,6 +60,44 @@ async def test_what_is_told() -> None:
     assert done.calls == [("session/request_permission", args)]
     (kind, body), _ = done.events
     assert (kind, body["call_id"] != "t1") == ("tool_call", True)
+
+
+async def test_the_input_is_told() -> None:
+    """A title proves nothing, so what the call is about to do is told, too, within bounds."""
+    call = {
+        "toolCallId": "t1",
+        "kind": "execute",
+        "name": "Bash",
+        "title": "list files",
+        "rawInput": {"command": "rm -rf /"},
+        "locations": [{"path": "/a"}],
+        "content": [{"type": "diff", "path": "/b", "oldText": "", "newText": "x"}],
+    }
+    long = {**call, "rawInput": {"command": "x" * 100_000}, "locations": [], "content": []}
+    done = await asked(["ask", call], ["ask", long], lease={"tool.call": ["Bash"]})
+    (_, args), (_, cut) = done.calls
+    assert args == {
+        "tool": "Bash",
+        "call_id": "t1",
+        "title": "list files",
+        "input": {"command": "rm -rf /"},
+        "paths": ["/a", "/b"],
+    }
+    assert cut["truncated"] is True
+    assert 7_000 < len(cut["input"]["command"]) < 9_000
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FileNotFoundError(2, "not there", "/a"), "/a: not there"),
+        (PermissionError(1, "not permitted"), "not permitted"),
+        (OSError("no network can be entered"), "no network can be entered"),
+    ],
+)
+def test_words_of_failures(error: OSError, words: str) -> None:
+    """A failure is told with its file, if it has one, and with its words in any case."""
+    assert failure_words(error) == words
 
 
 @pytest.mark.parametrize(

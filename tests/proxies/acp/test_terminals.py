@@ -98,12 +98,43 @@ async def test_variables() -> None:
     """A command has the agent's variables and the ones that the agent adds, but no LD_ ones."""
     code = "import json, os, sys; print(json.dumps({**os.environ, 'in': sys.stdin.read()}))"
     env = [{"name": name, "value": "x"} for name in ("ADDED", "LD_PRELOAD", "LD_LIBRARY_PATH")]
-    done = await asked(
-        python(code, env=env), lease={"tool.call": [PYTHON]}, environment={"KEY": "agents"}
-    )
+    done = await asked(python(code, env=env), lease=may("sh"), environment={"KEY": "agents"})
     variables = json.loads(done.answers[2]["output"])
     assert (variables["ADDED"], variables["KEY"], variables["in"]) == ("x", "agents", "")
     assert not [name for name in variables if name.startswith("LD_")]
+
+
+async def test_variables_that_run_programs(tmp_path: Path) -> None:
+    """A lease for `git` alone runs no command of a variable; variables are told."""
+    env = [{"name": name, "value": value} for name, value in git_that_touches(tmp_path / "ran")]
+    step: list[Any] = ["terminal", "git", ["own"], {"env": env}]
+    done = await asked(step, lease=may("git"))
+    assert done.results == ["PERMISSION_DENIED"]
+    assert done.calls[0][1]["env"] == dict(git_that_touches(tmp_path / "ran"))
+    assert not (tmp_path / "ran").exists()
+    harmless = [{"name": "LANG", "value": "C"}]
+    done = await asked(["terminal", "echo", ["x"], {"env": harmless}], lease=may("echo"))
+    assert done.results == [EXITED]
+
+
+def git_that_touches(path: Path) -> list[tuple[str, str]]:
+    """Return variables with which `git own` runs a shell."""
+    return [
+        ("GIT_CONFIG_COUNT", "1"),
+        ("GIT_CONFIG_KEY_0", "alias.own"),
+        ("GIT_CONFIG_VALUE_0", f"!touch {path}"),
+    ]
+
+
+async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    """A command in a folder that is missing is refused as something that is not found."""
+    gone_folder = str(tmp_path / "none")
+    lease = {**may("pwd"), "fs.read": [f"{tmp_path}/**"]}
+    async with connected() as client:
+        handle = await begin(client, ["terminal", "pwd", [], {"cwd": gone_folder}], lease=lease)
+        (answer,) = values_in(str(await handle.result()))
+    words = f"INTERNAL_ERROR: {gone_folder}: there is no such folder"
+    assert answer == {"code": -32002, "message": words}
 
 
 async def test_how_a_command_ends() -> None:
