@@ -7,6 +7,7 @@ import os
 import resource
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ def few_descriptors(spare: int) -> Generator[None]:
     """Leave so many descriptors to be opened in the block, and no more."""
     (soft, hard) = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = [os.open(os.devnull, os.O_RDONLY)]
-    highest = max(int(name) for name in os.listdir("/dev/fd"))
+    highest = max(int(each.name) for each in Path("/dev/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 20, hard))
     try:
         with suppress(OSError):
