@@ -21,7 +21,7 @@ from arcp_trio.sandbox.gate import start_inside
 from arcp_trio.sandbox.network.network import Network
 from arcp_trio.sandbox.network.reach import Reach
 from arcp_trio.sandbox.pinning import pinned
-from arcp_trio.sandbox.plan import Mount, leased
+from arcp_trio.sandbox.plan import Mount, leased, within
 from arcp_trio.sandbox.program import program_mounts
 from arcp_trio.transport.starting import Start, StartedProcess, start
 from arcp_trio.wire.errors import clip
@@ -147,6 +147,12 @@ class Containment:
             network=network,
         )
         return sandbox.start
+
+    def shows(self, folder: str, lease: Lease, reserved: Sequence[str], own: Sequence[str]) -> bool:
+        """Return whether the programs of a job see what is in a folder; see `starter`."""
+        mounts = [*self._own, *leased(lease, reserved)]
+        trees = [mount.path for mount in mounts if mount.is_tree]
+        return self.reason is not None or within(folder, [*own, *trees])
 
     def _why_not(self) -> str | None:
         if not self._bwrap:

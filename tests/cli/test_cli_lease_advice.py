@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from arcp_trio.cli.client.lease_advice import joined_pattern, missing_options
+from arcp_trio.cli.client.event_lines import Teller
+from arcp_trio.cli.client.lease_advice import asking_options, joined_pattern, missing_options
 from arcp_trio.wire.json import JsonObject
 from tests.cli.clients import HOSTILE, Commands
 
@@ -76,6 +77,12 @@ def test_what_the_lease_has_already() -> None:
         ),
         (DENIED, {"capability": "model.use", "target": "acme/m"}, "--lease model.use=acme/m"),
         (
+            DENIED,
+            {"capability": "fs.read", "target": "/a", "pattern": "/a/**"},
+            "--lease 'fs.read=/a/**'",
+        ),
+        (DENIED, {"capability": "fs.read", "target": "/a", "pattern": 5}, ""),
+        (
             BEYOND,
             {
                 "beyond": [
@@ -114,3 +121,14 @@ def test_options(code: str, details: Any, words: str) -> None:
 def test_no_option_helps(code: str, details: Any) -> None:
     """Where no option is known to help, none is named."""
     assert missing_options(code, details, {}) == []
+
+
+def test_how_to_be_asked() -> None:
+    """For an edit that was refused, the option by which a person is asked is named as well."""
+    options = ["--lease fs.write=/a", "--lease 'fs.write=/a b'", "--lease fs.read=/a", "--budget E"]
+    assert asking_options(options) == ["--ask fs.write=/a", "--ask 'fs.write=/a b'"]
+    teller = Teller(live=False, colours=False)
+    details: JsonObject = {"capability": "fs.write", "target": "/a"}
+    teller.refused({"code": DENIED, "message": "no", "details": details})
+    lines = ["the lease lacks: --lease fs.write=/a", "or, to be asked first: --ask fs.write=/a"]
+    assert teller.closing() == lines

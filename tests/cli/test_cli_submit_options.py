@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from arcp_trio.cli.client.submit import parse_budget, parse_lease
+from arcp_trio.cli.client.submit import lease_items, parse_budget, parse_lease
+from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.value_kinds import DURATION, seconds_of
 
 
@@ -33,6 +36,17 @@ def test_a_lease() -> None:
         "tool.call": ["a.*", "b"],
         "net.fetch": ["https://a/?q=1"],
     }
+
+
+def test_what_may_be_asked_for() -> None:
+    """Paths are absolute; of one that is not, the error names the option and what was meant."""
+    asks = ["fs.write=/a/**", "fs.read=**", "fs.read=**/b", "tool.call=terminal/*"]
+    assert lease_items(asks) == [f"x-vendor.arcp-trio.ask.{each}" for each in asks]
+    meant = f"fs.write={Path.cwd()}/work/**"
+    with pytest.raises(CommandError) as caught:
+        lease_items(["fs.write=work/**"])
+    expected = f"--ask fs.write=work/**: paths are absolute, such as {meant}"
+    assert str(caught.value) == expected
 
 
 def test_a_budget() -> None:

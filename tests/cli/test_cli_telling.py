@@ -196,3 +196,12 @@ def test_columns() -> None:
     assert in_columns(rows, 16).splitlines() == laid_out
     assert in_columns(rows, None).splitlines() == laid_out
     assert in_columns(rows, 15).splitlines() == ["漢字", "  x", "c", "  long words"]
+
+
+def test_an_approval_that_is_decided() -> None:
+    """The live line says that a call waits for approval until the call has its result."""
+    waits = ("status", {"phase": "approval", "message": "Allow fs.write of /a?"})
+    assert "approval: Allow" in live(waits)
+    assert live(waits, ("tool_result", {"call_id": "c", "result": {"decision": "allow"}})) == ""
+    loading = ("status", {"phase": "loading"})
+    assert live(loading, ("tool_result", {"call_id": "c", "result": 1})) == "loading"

@@ -7,12 +7,12 @@ from decimal import Decimal
 from typing import Final, TypeGuard
 
 from arcp_trio import Event
-from arcp_trio.cli.client.lease_advice import joined_pattern, missing_options
+from arcp_trio.cli.client.lease_advice import asking_options, joined_pattern, missing_options
 from arcp_trio.cli.client.purse import Purse
 from arcp_trio.cli.text import fitted, safe_line, safe_lines
 from arcp_trio.wire.events import REMAINING
 from arcp_trio.wire.json import JsonObject, JsonValue, dumps, is_object
-from arcp_trio.wire.questions import QUESTION
+from arcp_trio.wire.questions import APPROVAL, QUESTION
 
 _WIDE: Final = 60
 _BAR: Final = 20
@@ -57,6 +57,8 @@ class Teller:
         self._progress: JsonObject = {}
         self._percent: int | None = None
         self._status = ""
+        self._approving = False
+        """Whether the status is that a call waits for an approval."""
         self._tools: dict[str, str] = {}
         self._delegations: dict[str, str] = {}
         self._lease: Mapping[str, JsonValue] = {}
@@ -110,6 +112,8 @@ class Teller:
         lines += [paint(text, "yellow", colours=self._colours) for text in self._purse.unbounded()]
         if self._missing:
             lines += self._line("the lease lacks", " ".join(self._missing), "yellow")
+        if asks := asking_options(self._missing):
+            lines += self._line("or, to be asked first", " ".join(asks), "yellow")
         if self._joined is not None:
             said = f"{self._joined} is one pattern; give --lease once for each"
             lines += self._line("the lease", said, "yellow")
@@ -154,6 +158,7 @@ class Teller:
 
     def _note_status(self, body: JsonObject) -> list[str]:
         phase, message = _text(body, "phase"), _text(body, "message")
+        self._approving = phase == APPROVAL
         self._status = safe_line(f"{phase}: {message}" if message else phase)
         return self._passing("status", self._status)
 
@@ -171,6 +176,8 @@ class Teller:
         call_id = _text(body, "call_id")
         tool, agent = self._tools.pop(call_id, ""), self._delegations.pop(call_id, None)
         error = body.get("error")
+        if self._approving:  # the result tells of the decision
+            self._approving, self._status = False, ""
         if not is_object(error):
             return self._short("tool result", f"{tool} {_compact(body.get('result'))}".lstrip())
         code, message = _text(error, "code"), _text(error, "message")

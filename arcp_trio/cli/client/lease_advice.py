@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from arcp_trio.authority.lease import BUDGET, Lease
 from arcp_trio.authority.targets import forms
@@ -41,13 +41,25 @@ def joined_pattern(code: str, details: JsonValue, lease: Mapping[str, JsonValue]
     return None
 
 
+def asking_options(options: Iterable[str]) -> list[str]:
+    """Return the options by which a person is asked, in place of those that allow edits of files.
+
+    Args:
+        options: what `missing_options` returns.
+    """
+    words = [option.partition(" ") for option in options]
+    return [f"--ask {item}" for _, _, item in words if item.lstrip("'").startswith("fs.write=")]
+
+
 def _option(missing: JsonValue, lease: Mapping[str, JsonValue]) -> str:
     match missing:
-        case {"capability": str(capability), "target": str(target)}:
-            helps = _allows({capability: [target]}, capability, target)
+        case {"capability": str(capability), "target": str(target), **others}:
+            # A pattern says what is needed for more than this target.
+            advised = str(others.get("pattern") or target)
+            helps = _allows({capability: [advised]}, capability, target)
             if not helps or _allows(lease, capability, target):
                 return ""
-            return f"--lease {shlex.quote(f'{capability}={target}')}"
+            return f"--lease {shlex.quote(f'{capability}={advised}')}"
         case {"capability": str(capability), "pattern": str(pattern)}:
             return f"--lease {shlex.quote(f'{capability}={pattern}')}"
         case {"capability": "cost.budget", "currency": str(currency), "asked": str(asked)}:

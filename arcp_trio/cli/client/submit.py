@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 
 import trio
 
 from arcp_trio import Client, JobHandle
 from arcp_trio.authority.approvals import ASK, ASKABLE
 from arcp_trio.authority.lease import CAPABILITIES, is_capability
+from arcp_trio.authority.patterns import FILES
 from arcp_trio.cli.client.connecting import connected
 from arcp_trio.cli.client.display import make_display
 from arcp_trio.cli.client.follow import follow
@@ -143,7 +145,8 @@ def lease_items(asks: Sequence[str]) -> list[str]:
     """Return the items of a lease for what may be asked for.
 
     Raises:
-        CommandError: an item is malformed, or nobody can be asked for its capability.
+        CommandError: an item is malformed or never matches, or nobody can be asked for its
+            capability.
     """
     for text in asks:
         capability, equals, pattern = text.partition("=")
@@ -151,6 +154,10 @@ def lease_items(asks: Sequence[str]) -> list[str]:
             raise CommandError(
                 f"--ask {text} is not CAP=PATTERN, such as fs.write=/srv/**; CAP is one of"
                 f" {', '.join(ASKABLE)}"
+            )
+        if capability in FILES and not (pattern == "**" or pattern.startswith(("/", "**/"))):
+            raise CommandError(
+                f"--ask {text}: paths are absolute, such as {capability}={Path.cwd() / pattern}"
             )
     return [f"{ASK}{text}" for text in asks]
 

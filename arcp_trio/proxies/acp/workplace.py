@@ -104,6 +104,12 @@ class Workplaces:
         if home is not None:
             environment["HOME"] = home
         authority = authority_behind(job)
+        if not self._containment.shows(cwd, authority.lease, authority.reserved, own):
+            await job.log(
+                f"the sandbox does not show all of {cwd}: for that the lease needs fs.read of"
+                f" {_all_of(cwd)}",
+                "warn",
+            )
         network = Network(self._reach(job)) if self.contained else None
         return Workplace(
             cwd=cwd,
@@ -134,14 +140,28 @@ class Workplaces:
         return str(home)
 
 
+def _authorize(job: JobContext, folder: str) -> None:
+    try:
+        job.authorize("fs.read", folder)
+    except PermissionDenied as error:
+        # With a lease of the folder alone, a sandbox would not show what is in it.
+        error.details["pattern"] = _all_of(folder)
+        raise
+
+
+def _all_of(folder: str) -> str:
+    """Return the pattern of a folder and all that is in it."""
+    return f"{folder.rstrip('/')}/**"
+
+
 async def check_folder(job: JobContext, cwd: str) -> None:
     """Return if an agent may work in a folder.
 
     Raises:
         LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
     """
-    job.authorize("fs.read", cwd)
+    _authorize(job, cwd)
     real = await trio.to_thread.run_sync(os.path.realpath, cwd)
-    job.authorize("fs.read", real)
+    _authorize(job, real)
     if not await trio.Path(real).is_dir():
         raise PermissionDenied(f"{cwd} is not a folder that the agent can work in")

@@ -84,6 +84,20 @@ async def test_reading_beside_what_is_leased(shop: Path) -> None:
         assert "key.pem\n" not in said
 
 
+@pytest.mark.parametrize(("below", "warned"), [("", True), ("/*.py", True), ("/**", False)])
+async def test_a_folder_that_is_not_shown(shop: Path, below: str, *, warned: bool) -> None:
+    """A job whose folder is allowed, but not in the sandbox with all its files, warns of that."""
+    async with connected(sandbox="require") as client:
+        lease = {"fs.read": [str(shop), f"{shop}{below}"]}
+        input_ = {"prompt": steps(["say", "a"]), "cwd": str(shop)}
+        job = await client.submit("scripted", input_, lease=lease)
+        logs = [event.body async for event in job.events() if event.kind == "log"]
+    words = (
+        f"the sandbox does not show all of {shop}: for that the lease needs fs.read of {shop}/**"
+    )
+    assert logs == ([{"level": "warn", "message": words}] if warned else [])
+
+
 async def test_an_agent_without_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a lease, an agent has a folder and a home of its own, and sees nobody else's files.
 

@@ -93,6 +93,22 @@ async def test_a_folder_that_the_lease_does_not_allow(name: str, tmp_path: Path)
         assert await told(handle) == []
 
 
+@pytest.mark.parametrize("name", ["outside", "link"])
+async def test_what_a_folder_needs(name: str, tmp_path: Path) -> None:
+    """The refusal of a folder names the pattern of all that is in it, and this allows it."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    asked = {"prompt": steps(["say", "a"]), "cwd": str(tmp_path / name)}
+    lease = {"fs.read": [str(tmp_path / "link")]}
+    async with connected() as client:
+        with pytest.raises(JobFailed) as caught:
+            await (await client.submit("scripted", asked, lease=lease)).result()
+        needed = f"{tmp_path}/outside/**"
+        assert caught.value.details["pattern"] == needed
+        lease["fs.read"].append(needed)
+        assert await (await client.submit("scripted", asked, lease=lease)).result() == "a"
+
+
 async def test_its_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program gets the variables that say where it runs, and those given to it."""
     monkeypatch.setenv("ARCP_TOKEN", "secret")
