@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.sandbox, pytest.mark.real_tcp]
 
 @contextmanager
 def few_descriptors(spare: int) -> Generator[None]:
-    """Leave so many descriptors to be opened in the block, and no more."""
+    """Leave `spare` descriptors to be opened in the block, and no more."""
     (soft, hard) = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = [os.open(os.devnull, os.O_RDONLY)]
     highest = max(int(each.name) for each in Path("/dev/fd").iterdir())
