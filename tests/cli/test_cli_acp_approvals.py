@@ -52,6 +52,23 @@ def test_from_an_edit_to_a_file(coding: Commands, tmp_path: Path) -> None:
     assert path.read_text() == "one"
 
 
+def test_what_is_shown(coding: Commands, tmp_path: Path) -> None:
+    """A person sees what a call is about to do, and every character and step of a path."""
+    call = {"kind": "execute", "title": "list files", "rawInput": {"command": "rm -rf /"}}
+    steps = [["ask", call], ["write", f"{tmp_path}/a/../cart\u200b.py", "x"]]
+    prompt = ("--prompt", json.dumps(steps))
+    asks = (f"--ask=fs.write={tmp_path}/**", "--ask=tool.call=acp/*")
+    with terminal(coding, "submit", "coder", *prompt, *asks) as on:
+        for number in (1, 2):
+            while on.raw.count(PROMPT) < number:
+                on.read_more()
+            on.type("n\n")
+        assert on.end() == 0
+        lines = "".join(on.lines)
+        assert '"input":{"command":"rm -rf /"}' in lines
+        assert f"approval: Allow fs.write of {tmp_path}/cart\\u200b.py?" in lines
+
+
 def test_from_elsewhere(coding: Commands, tmp_path: Path) -> None:
     """What waits is listed with the others' questions, and is answered from anywhere."""
     path = tmp_path / "file"
