@@ -80,3 +80,21 @@ def test_from_elsewhere(coding: Commands, tmp_path: Path) -> None:
     assert coding.run("answer", job_id, "allow").code == 0
     assert coding.run("watch", job_id).code == 0
     assert path.read_text() == "x"
+
+
+def test_words_during_a_question_on_a_dumb_terminal(coding: Commands, tmp_path: Path) -> None:
+    """What the agent says while it asks begins a line, without a control sequence for that."""
+    question = {
+        "toolCall": {"toolCallId": "p", "kind": "think"},
+        "options": [{"optionId": "o", "name": "o", "kind": "allow_once"}],
+    }
+    asked = tmp_path / "asked"
+    wait = ["run", f"until test -e {asked}; do sleep 0.1; done; echo words"]
+    prompt = json.dumps([["send", "session/request_permission", question], wait])
+    options = ("--ask=tool.call=acp/*", f"--lease=fs.read={tmp_path}/**", "--prompt", prompt)
+    with terminal(coding, "submit", "coder", *options, environment={"TERM": "dumb"}) as on:
+        on.wait_for("y, j or n: ")
+        asked.touch()
+        on.end()
+        assert '"words\\n"' in on.lines
+        assert "\x1b" not in on.raw

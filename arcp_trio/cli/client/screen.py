@@ -77,7 +77,7 @@ class Screen:
         async with self._turn:
             if self._line:
                 self._line = ""
-                await self._err.write(ERASE)
+                await self._err.write(self._fresh_line)
             await out.write(text)
             if text:
                 self._open = self._err.is_terminal and not text.endswith("\n")
