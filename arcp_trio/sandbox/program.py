@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shlex
 import shutil
 from collections import deque
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +17,9 @@ from arcp_trio.sandbox.plan import Mount, within
 
 MOST_FILES: Final = 100
 """Files that are looked at, at most."""
+_VENV: Final = ("pyvenv.cfg",)
+_INSTALLED: Final = (*_VENV, "lib", "libexec", "node_modules")
+"""What is beside the `bin` of an installation, one of them at least."""
 _FIRST_LINE: Final = 512
 """Bytes of the first line of a script; kernels read less."""
 
@@ -38,30 +43,42 @@ def program_mounts(command: Sequence[str], search: str | None = None) -> list[Mo
         if path not in seen and os.path.lexists(path):
             seen[path] = None
             waiting += [*_targets(path), *_interpreters(path, search)]
-    home = str(Path.home())
-    places = dict.fromkeys(_place(path, home) for path in seen)
+    homes = _homes()
+    places = dict.fromkeys(_place(path, homes) for path in seen)
     return [
         Mount(path=str(place), is_tree=place.is_dir())
         for place in places
-        if not within(home, [str(place)])  # never the home, or what it is in
+        if not _has_home(place, homes)
     ]
 
 
-def _place(path: Path, home: str) -> Path:
+def _homes() -> AbstractSet[str]:
+    """Return the homes of all users of this machine, and of this process."""
+    named = [str(Path.home()), *(user.pw_dir for user in pwd.getpwall())]
+    return {*named, *map(os.path.realpath, named)}
+
+
+def _place(path: Path, homes: AbstractSet[str]) -> Path:
     """Return the folder that a file is installed in, or the file alone."""
     if "node_modules" in path.parts:
         place = Path(*path.parts[: path.parts.index("node_modules") + 1])
-    elif path.parent.name in {"bin", "sbin"}:
+    elif path.parent.name in {"bin", "sbin"} and _is_installation(path.parent.parent, homes):
         place = path.parent.parent
     else:
         place = path
-    return path if within(home, [str(place)]) or _is_shared(place, home) else place
+    return path if _has_home(place, homes) else place
 
 
-def _is_shared(place: Path, home: str) -> bool:
-    """Whether a folder has more in it than one installation: ~/.local and ~/.cargo have secrets."""
-    hidden = str(place.parent) == home and place.name.startswith(".")
-    return hidden and not (place / "pyvenv.cfg").exists()
+def _is_installation(folder: Path, homes: AbstractSet[str]) -> bool:
+    """Whether a folder is one installation: ~/.local and ~/.cargo have secrets in them, too."""
+    hidden = str(folder.parent) in homes and folder.name.startswith(".")
+    signs = _VENV if hidden else _INSTALLED
+    # Without an exception for what may not be read.
+    return any(os.path.exists(folder / name) for name in signs)  # noqa: PTH110
+
+
+def _has_home(place: Path, homes: AbstractSet[str]) -> bool:
+    return any(within(home, [str(place)]) for home in homes)
 
 
 def _targets(path: Path) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 from pathlib import Path
 
@@ -27,7 +28,9 @@ def script(path: Path, first_line: str) -> Path:
 def test_a_virtual_environment(tmp_path: Path) -> None:
     """A script of a virtual environment comes with its folder and that of its Python."""
     python = script(tmp_path / "python/bin/python3", "a program")
+    (tmp_path / "python/lib").mkdir()
     (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/pyvenv.cfg").touch()
     (tmp_path / "venv/bin/python").symlink_to(python)
     script(tmp_path / "venv/bin/agent", f"#!{tmp_path}/venv/bin/python")
     found = paths("agent", "--quiet", search=f"{tmp_path}/venv/bin")
@@ -40,6 +43,7 @@ def test_a_tree_of_npm(tmp_path: Path) -> None:
     (tmp_path / "app/node_modules/.bin").mkdir()
     (tmp_path / "app/node_modules/.bin/agent").symlink_to("../agent/dist/main.js")
     script(tmp_path / "node/bin/node", "a program")
+    (tmp_path / "node/lib").mkdir()
     search = f"{tmp_path}/app/node_modules/.bin:{tmp_path}/node/bin"
     found = paths("agent", search=search)
     assert {f"{tmp_path}/app/node_modules", f"{tmp_path}/node"} <= found
@@ -59,6 +63,7 @@ def test_a_file_alone(tmp_path: Path) -> None:
 def test_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that is named from this process's folder is where it will be started from."""
     script(tmp_path / "far/venv/bin/agent", "a program")
+    (tmp_path / "far/venv/pyvenv.cfg").touch()
     (tmp_path / "near").mkdir()
     (tmp_path / "near/venv").symlink_to(tmp_path / "far/venv")
     monkeypatch.chdir(tmp_path / "near")
@@ -75,6 +80,25 @@ def test_never_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert not {"/", str(tmp_path), os.path.dirname(tmp_path)} & found  # noqa: PTH120
 
 
+def test_never_the_home_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of another user's ~/bin or ~/.local/bin comes alone, even beside a ~/lib."""
+    alice = ("alice", "x", 1000, 1000, "", str(tmp_path), "/bin/sh")
+    monkeypatch.setattr(pwd, "getpwall", lambda: [pwd.struct_passwd(alice)])
+    for prefix in (tmp_path, tmp_path / ".local"):
+        agent = script(prefix / "bin/agent", "a program")
+        (prefix / "lib").mkdir()
+        assert paths(str(agent)) == {str(agent)}
+
+
+def test_a_folder_that_is_no_installation(tmp_path: Path) -> None:
+    """A program in some folder's `bin` comes alone; with its libraries beside that, all comes."""
+    agent = script(tmp_path / "stuff/bin/agent", "a program")
+    (tmp_path / "stuff/secret").touch()
+    assert paths(str(agent)) == {str(agent)}
+    (tmp_path / "stuff/lib").mkdir()
+    assert paths(str(agent)) == {f"{tmp_path}/stuff"}
+
+
 def test_hidden_folders_of_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of ~/.local and the like, which others keep secrets in, only the program is mounted.
 
@@ -82,6 +106,8 @@ def test_hidden_folders_of_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """
     monkeypatch.setenv("HOME", str(tmp_path))
     agent = script(tmp_path / ".local/share/uv/tools/agent/bin/agent", "#!/bin/sh")
+    (agent.parent.parent / "pyvenv.cfg").touch()
+    (tmp_path / ".local/lib").mkdir()
     (tmp_path / ".local/bin").mkdir()
     (tmp_path / ".local/bin/agent").symlink_to(agent)
     script(tmp_path / ".cargo/bin/other", "a program")
