@@ -10,7 +10,7 @@ import fcntl
 import os
 import resource
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final
 
 import trio
@@ -69,14 +69,16 @@ async def start_inside(
     Raises:
         SandboxFailed: says why the program has not run.
     """
-    told, tell = os.pipe()
-    held, let_go = os.pipe()
-    words = _as_file([*_variables(environment), *arguments])
-    theirs = [_moved_up(each) for each in (words, tell, held)]
-    words, tell, held = theirs
-    try:
-        # Their ends are closed here only once bubblewrap has them.
-        try:
+    with ExitStack() as ours:
+        told, tell = os.pipe()
+        ours.callback(os.close, told)
+        with ExitStack() as theirs:  # closed here only once bubblewrap has them
+            tell = _moved_up(tell, theirs)
+            held, let_go = os.pipe()
+            ours.callback(os.close, let_go)
+            held = _moved_up(held, theirs)
+            words = _moved_up(os.memfd_create("arguments"), theirs)
+            _write(words, [*_variables(environment), *arguments])
             process = await start(
                 [
                     *_OUTPUT_ASIDE,
@@ -87,15 +89,11 @@ async def start_inside(
                 environment={},
                 stdin=stdin,
                 stderr=stderr,
-                pass_fds=theirs,
+                pass_fds=[words, tell, held],
             )
-        finally:
-            _close(theirs)
         await _prepare(process, told, pins, at_the_gate)
         with suppress(BrokenPipeError):  # it has ended since, as others see
             os.write(let_go, b"\n")
-    finally:
-        _close([told, let_go])
     return process
 
 
@@ -137,10 +135,18 @@ def _variables(environment: Mapping[str, str]) -> list[str]:
     return words
 
 
-def _moved_up(descriptor: int) -> int:
-    """Return a descriptor in place of one that a shell may need the number of."""
-    higher = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
-    os.close(descriptor)
+def _moved_up(descriptor: int, owner: ExitStack) -> int:
+    """Return a descriptor in place of one that a shell may need the number of.
+
+    Args:
+        descriptor: it is closed.
+        owner: closes the new one.
+    """
+    try:
+        higher = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    finally:
+        os.close(descriptor)
+    owner.callback(os.close, higher)
     return higher
 
 
@@ -148,18 +154,11 @@ def _options(words: int, tell: int, held: int) -> Sequence[str]:
     return ("--args", str(words), "--info-fd", str(tell), "--block-fd", str(held))
 
 
-def _as_file(arguments: Sequence[str]) -> int:
+def _write(file: int, arguments: Sequence[str]) -> None:
     """Write arguments to a file without a name: on a command line, others could read them."""
-    descriptor = os.memfd_create("arguments")
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(b"".join(os.fsencode(each) + b"\0" for each in arguments))
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
-
-
-def _close(descriptors: Sequence[int]) -> None:
-    for each in descriptors:
-        os.close(each)
+    with open(file, "wb", closefd=False) as writer:
+        writer.write(b"".join(os.fsencode(each) + b"\0" for each in arguments))
+    os.lseek(file, 0, os.SEEK_SET)
 
 
 async def _last_words(process: StartedProcess) -> str:

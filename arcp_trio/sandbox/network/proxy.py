@@ -10,6 +10,7 @@ from typing import Final
 import h11
 import trio
 
+from arcp_trio.authority import urls
 from arcp_trio.nurseries import tasks_beside
 from arcp_trio.sandbox.network.reach import Reach, Refused, connect, host_and_port
 from arcp_trio.transport.base import GONE
@@ -123,12 +124,20 @@ class Proxy:
         scheme, _, rest = url.partition("://")
         if scheme.lower() != "http":
             raise Failed(400, "this proxy wants http://HOST/PATH, or CONNECT")
+        if "#" in url:
+            raise Failed(400, "a fragment, from # on, is not sent to a server")
+        names = {name for name, _ in request.headers}
+        is_chunked = b"transfer-encoding" in names
+        if is_chunked and b"content-length" in names:
+            raise Failed(400, "a request has content-length or transfer-encoding, not both")
         end = re.search(r"[/?]", rest)
-        authority, path = (rest, "/") if end is None else (rest[: end.start()], rest[end.start() :])
+        path = "/" if end is None else rest[end.start() :]
         async with self._connected(url, self._reach.check) as server:
+            # As it was checked, which is not always how the program has written it.
+            authority = urls.parse(url).site.partition("://")[2]
             headers = [(b"host", authority.encode()), (b"connection", b"close")]
             headers += _passed_on(request.headers)
-            if any(name == b"transfer-encoding" for name, _ in request.headers):
+            if is_chunked:
                 headers.append((b"transfer-encoding", b"chunked"))
             target = path if path.startswith("/") else f"/{path}"
             sent = h11.Request(method=request.method, target=target, headers=headers)

@@ -97,12 +97,25 @@ async def test_absolute_urls(site: Web) -> None:
             answer = await said(client, "dial", PROXY, get(url), net=net)
             assert answer.startswith("HTTP/1.1 403 "), url
             assert "arcp-trio: " in answer
-        for target in ("/ok/a", f"https://127.0.0.1:{site.port}/ok/a", "ftp://x/"):
+        fragment = f"{site.site}/ok/a#/../../no"
+        for target in ("/ok/a", f"https://127.0.0.1:{site.port}/ok/a", "ftp://x/", fragment):
             answer = await said(client, "dial", PROXY, get(target), net=net)
             assert answer.startswith("HTTP/1.1 400 "), target
         answer = await said(client, "dial", PROXY, "nonsense\r\n\r\n", net=net)
         assert "200" not in answer
     assert site.seen == ["GET /ok/a"]
+
+
+async def test_two_lengths_of_a_body(site: Web) -> None:
+    """A request whose body has two lengths is refused: the server could take it for two."""
+    body = "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+    async with connected(sandbox="require") as client:
+        for port, target in ((PROXY, f"{site.site}/a"), (site.port, "/a")):
+            request = f"POST {target} HTTP/1.1\r\nHost: x\r\n{body}"
+            answer = await said(client, "dial", port, request, net=(f"{site.site}/**",))
+            assert answer.startswith("HTTP/1.1 400 ")
+            assert "not both" in answer
+    assert site.seen == []
 
 
 async def test_tunnels(site: Web) -> None:
