@@ -34,19 +34,10 @@ class Folders:
         Raises:
             OSError: it cannot be noted.
         """
-        return await trio.to_thread.run_sync(self._join, root, job_id)
-
-    def _join(self, root: str, job_id: str) -> list[str]:
-        if self._data is None:
+        if self._data is None:  # not in a thread: jobs that come at once would make one each
             self._data = Path(tempfile.mkdtemp(prefix="arcp-conversations-"))
             weakref.finalize(self, shutil.rmtree, self._data, ignore_errors=True)
-        self._data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = self._data / root
-        folder.mkdir(mode=0o700, exist_ok=True)
-        (folder / _JOBS).mkdir(mode=0o700, exist_ok=True)
-        before = _jobs_of(folder)
-        (folder / _JOBS / job_id).touch()
-        return before
+        return await trio.to_thread.run_sync(_join, self._data, root, job_id)
 
     async def to_work_in(self, root: str) -> str:
         """Return the folder in which a conversation works that was given no other; make it first.
@@ -74,6 +65,16 @@ class Folders:
         folders = [path for path in self._data.iterdir() if (path / _JOBS).is_dir()]
         found = [(folder, _jobs_of(folder)) for folder in folders]
         return [(folder, jobs) for folder, jobs in found if jobs]  # else one is being made
+
+
+def _join(data: Path, root: str, job_id: str) -> list[str]:
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = data / root
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / _JOBS).mkdir(mode=0o700, exist_ok=True)
+    before = _jobs_of(folder)
+    (folder / _JOBS / job_id).touch()
+    return before
 
 
 def _jobs_of(folder: Path) -> list[str]:

@@ -99,7 +99,8 @@ class Workplaces:
             # A link on the way to the folder is not in the sandbox.
             cwd = await trio.to_thread.run_sync(os.path.realpath, cwd)
             if home is None:
-                home = await trio.to_thread.run_sync(self._make_home, job.agent, job.principal)
+                data = self._homes()
+                home = await trio.to_thread.run_sync(_make_home, data, job.agent, job.principal)
             own = [*map(os.path.realpath, own), home]
         if home is not None:
             environment["HOME"] = home
@@ -130,14 +131,18 @@ class Workplaces:
             approved=partial(job.approved, URLS),
         )
 
-    def _make_home(self, agent: str, principal: str) -> str:
+    def _homes(self) -> Path:
         if self._data is None:
             self._data = Path(tempfile.mkdtemp(prefix="arcp-homes-"))
             weakref.finalize(self, rmtree, self._data, ignore_errors=True)
-        name = sha256(principal.encode()).hexdigest()[:32]
-        home = self._data.resolve() / agent / name
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return str(home)
+        return self._data
+
+
+def _make_home(data: Path, agent: str, principal: str) -> str:
+    name = sha256(principal.encode()).hexdigest()[:32]
+    home = data.resolve() / agent / name
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return str(home)
 
 
 def _authorize(job: JobContext, folder: str) -> None:

@@ -82,3 +82,14 @@ async def test_a_temporary_folder_goes_with_its_owner() -> None:
     gc.collect()
     with pytest.raises(FileNotFoundError):
         names(work)
+
+
+async def test_jobs_that_come_at_once_share_the_temporary_folder() -> None:
+    """Without a data folder, one is made, also for the first jobs of all."""
+    folders = Folders(None)
+    roots = [f"job_{n}" for n in range(20)]
+    async with trio.open_nursery() as nursery:
+        for root in roots:
+            nursery.start_soon(folders.join, root, root)
+    places = [Path(await folders.to_work_in(root)) for root in roots]
+    assert len({place.parent.parent for place in places}) == 1
