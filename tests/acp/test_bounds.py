@@ -178,6 +178,7 @@ async def test_requests_by_the_thousand(autojump_clock: MockClock) -> None:
         nursery.start_soon(lambda: stage.actor.say(*frames))
         refused = {(await stage.actor.receive())["id"] for _ in range(995)}
         assert refused == set(range(5, 1000))
+        await wait_all_tasks_blocked()  # each is decided by a task
         assert len(asking) == 5
         for _ in range(5):
             assert (await stage.actor.receive())["result"] == decided("o-allow_once")
