@@ -18,6 +18,13 @@ _JOBS: Final = "jobs"
 """In the folder of a conversation: the one to work in, and one with a file named after each job."""
 
 
+def temporary_folder(owner: object, purpose: str) -> Path:
+    """Make a temporary folder that goes with its owner, or with the process."""
+    path = Path(tempfile.mkdtemp(prefix=f"arcp-{purpose}-"))
+    weakref.finalize(owner, shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
 class Folders:
     """The folders of conversations, by the id of the job that began each.
 
@@ -35,8 +42,7 @@ class Folders:
             OSError: it cannot be noted.
         """
         if self._data is None:  # not in a thread: jobs that come at once would make one each
-            self._data = Path(tempfile.mkdtemp(prefix="arcp-conversations-"))
-            weakref.finalize(self, shutil.rmtree, self._data, ignore_errors=True)
+            self._data = temporary_folder(self, "conversations")
         return await trio.to_thread.run_sync(_join, self._data, root, job_id)
 
     async def to_work_in(self, root: str) -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
-import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from shutil import rmtree
 from typing import Final
 
 import attrs
@@ -19,6 +16,7 @@ import trio
 from arcp_trio.acp.spawning import own_environment
 from arcp_trio.authority.patterns import URLS, Pattern
 from arcp_trio.authority.sites import at_and_below
+from arcp_trio.proxies.acp.folders import temporary_folder
 from arcp_trio.runtime.job.context import JobContext, authority_behind
 from arcp_trio.sandbox.containment import Containment
 from arcp_trio.sandbox.network.network import Network
@@ -133,8 +131,7 @@ class Workplaces:
 
     def _homes(self) -> Path:
         if self._data is None:
-            self._data = Path(tempfile.mkdtemp(prefix="arcp-homes-"))
-            weakref.finalize(self, rmtree, self._data, ignore_errors=True)
+            self._data = temporary_folder(self, "homes")
         return self._data
 
 
