@@ -208,7 +208,7 @@ class KeepQuestions(msgspec.Struct, eq=False):
 
 
 class AskNode(msgspec.Struct, eq=False):
-    """This node asks the one that has a job or a session; nothing happens if no node has it."""
+    """A node asks the one that has a job or a session; nothing happens if no node has it."""
 
     number: int
     """The number of the command among those of this node."""
@@ -219,7 +219,7 @@ class AskNode(msgspec.Struct, eq=False):
 
 
 class AnswerNode(msgspec.Struct, eq=False):
-    """This node has obeyed another one's command, or refuses to."""
+    """A node has obeyed the command of another one, or refuses to."""
 
     command: int
     """See `OpenCommand.id`."""
@@ -227,7 +227,7 @@ class AnswerNode(msgspec.Struct, eq=False):
 
 
 class DropAnswers(msgspec.Struct, eq=False):
-    """This node has read the answers to these of its commands, by number."""
+    """A node has read the answers to these of its commands, by number."""
 
     numbers: Sequence[int]
 
