@@ -232,7 +232,36 @@ class DropAnswers(msgspec.Struct, eq=False):
     numbers: Sequence[int]
 
 
-SharedWrite: TypeAlias = Spend | KeepQuestions | AskNode | AnswerNode | DropAnswers
+class TakeSession(msgspec.Struct, eq=False):
+    """A parked session is to be this node's; refused if it is another one's by then, or gone."""
+
+    session_id: str
+
+
+class ReleaseSession(msgspec.Struct, eq=False):
+    """A session of this node is parked: from then on any node can take it."""
+
+    session_id: str
+    seconds: float
+    """How long it can be resumed, by the clock of the store."""
+
+
+class CloseSession(msgspec.Struct, eq=False):
+    """A client has closed its session: any session of its principal may cancel its jobs (§6.7)."""
+
+    session_id: str
+
+
+SharedWrite: TypeAlias = (
+    Spend
+    | KeepQuestions
+    | AskNode
+    | AnswerNode
+    | DropAnswers
+    | TakeSession
+    | ReleaseSession
+    | CloseSession
+)
 """A write that only engines know which several runtimes can share."""
 
 Write: TypeAlias = (
