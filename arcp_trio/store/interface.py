@@ -160,11 +160,7 @@ class Store(WriteQueue, Reads):
     most_bytes: float = math.inf
     """The same for all that is stored."""
     shared: Shared | None = None
-<<<<<<< HEAD
-    """What the store has besides if several runtimes use it at once; None if one does."""
-=======
     """What there is besides if several runtimes can share this store; then this one is a node."""
->>>>>>> main
 
     @property
     def outlasts_process(self) -> bool:
