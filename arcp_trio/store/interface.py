@@ -21,6 +21,7 @@ from arcp_trio.store.records import (
     Recovered,
     SessionRow,
 )
+from arcp_trio.store.shared import Shared
 from arcp_trio.store.writes import Write
 
 
@@ -158,6 +159,8 @@ class Store(WriteQueue, Reads):
     """The most a job's journal may take in this store, whatever the runtime's limits allow."""
     most_bytes: float = math.inf
     """The same for all that is stored."""
+    shared: Shared | None = None
+    """What there is besides if several runtimes can share this store; then this one is a node."""
 
     @property
     def outlasts_process(self) -> bool:

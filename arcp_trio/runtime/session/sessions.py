@@ -99,10 +99,11 @@ class Sessions:
             for job_id, cursor in row.watches.items():
                 job = self.jobs.live.get(job_id)
                 observer = job_id in row.observed
-                watch = session.watches[job_id] = Watch(session, job_id, job, cursor, observer)
+                journal = None if job is None else job.journal
+                watch = session.watches[job_id] = Watch(session, job_id, journal, cursor, observer)
                 if observer:
                     session.subscriptions[job_id] = watch
-                watch.join_job()
+                watch.join_journal()
             self._start(session)
         except BaseException:
             self._park(session_id, parked)
@@ -149,7 +150,7 @@ class Sessions:
         del self._awake[session.id]
         self._between[session.id] = trio.Event()
         for watch in session.watches.values():
-            watch.leave_job()
+            watch.leave_journal()
 
     def _part(self, session: Session) -> None:
         session.inbox.close()
