@@ -232,7 +232,21 @@ class DropAnswers(msgspec.Struct, eq=False):
     numbers: Sequence[int]
 
 
-SharedWrite: TypeAlias = Spend | KeepQuestions | AskNode | AnswerNode | DropAnswers
+class Follow(msgspec.Struct, eq=False):
+    """This node wants to be woken when entries are added to the journal of a job."""
+
+    job_id: str
+
+
+class Unfollow(msgspec.Struct, eq=False):
+    """This node need not be woken for a job any longer."""
+
+    job_id: str
+
+
+SharedWrite: TypeAlias = (
+    Follow | Unfollow | Spend | KeepQuestions | AskNode | AnswerNode | DropAnswers
+)
 """A write that only engines know which several runtimes can share."""
 
 Write: TypeAlias = (
