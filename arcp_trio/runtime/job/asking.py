@@ -29,8 +29,8 @@ from arcp_trio.wire.questions import HUMAN_ASK, QuestionBody
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.job.commands import AnswerTo
     from arcp_trio.runtime.job.job import Job
-    from arcp_trio.wire.messages import AnswerQuestion
 
 REMEMBERED: Final = "question"
 """The kind of memos of questions."""
@@ -63,7 +63,7 @@ class HumanQuestion(OpenQuestion):
             schema=None if body.schema is None else JsonSchema(body.schema),
         )
 
-    def settle(self, said: AnswerQuestion, by: str) -> None:
+    def settle(self, said: AnswerTo) -> None:
         """Take an answer, and tell it to all that watch the job, in one step.
 
         Raises:
@@ -73,7 +73,7 @@ class HumanQuestion(OpenQuestion):
         if said.scope is not None or said.reason is not None:
             raise InvalidRequest("only the answer to an approval has a scope or a reason")
         self._check(said.answer)
-        done: JsonObject = {"answer": said.answer, "by": by}
+        done: JsonObject = {"answer": said.answer, "by": said.by}
         value = self._value(done)
         self.job.memory.refuse_if_too_large(self.key, value)
         try:

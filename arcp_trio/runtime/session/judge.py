@@ -136,7 +136,7 @@ class Judge:
         job = self._jobs.live.get(known.job_id)
         if job is not None:
             job.submitters.add(session.id)  # even if the session was closed in between
-            watch = Watch(session, job.id, job, job.journal.first)
+            watch = Watch(session, job.id, job.journal, job.journal.first)
             return Decision(tail, watch, again=again)
         if row is not None and row.finished_at is None:
             row = await session.reads.job(known.job_id)  # it has ended since
@@ -171,7 +171,7 @@ def _is_same(submit: Submit, known: KeyRow) -> bool:
 
 
 def _new(submission: Submission, new: NewJob) -> Decision:
-    return Decision(new.tail, Watch(submission.session, new.job.id, new.job), new)
+    return Decision(new.tail, Watch(submission.session, new.job.id, new.job.journal), new)
 
 
 def _source(submission: Submission, key: IdempotencyKey | None) -> JobSource:

@@ -134,7 +134,7 @@ class Submissions:
         if submission.claim is not None:
             session.acceptance_begun(watch.job_id)
         session.tell(Promise(decision.tail, watch))
-        watch.join_job()
+        watch.join_journal()
         if decision.new is not None:
             decision.new.start_once_stored()
             session.workload.count_until_stored(decision.new.group)
