@@ -233,13 +233,13 @@ class DropAnswers(msgspec.Struct, eq=False):
 
 
 class Follow(msgspec.Struct, eq=False):
-    """This node wants to be woken when entries are added to the journal of a job."""
+    """A node is to be woken when entries are added to the journal of a job."""
 
     job_id: str
 
 
 class Unfollow(msgspec.Struct, eq=False):
-    """This node need not be woken for a job any longer."""
+    """A node need not be woken for a job any longer."""
 
     job_id: str
 
