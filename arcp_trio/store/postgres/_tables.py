@@ -41,6 +41,7 @@ _NODES: Final = (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         node bigint NOT NULL,
         asker bigint NOT NULL,
+        number bigint NOT NULL,
         kind text NOT NULL,
         about text NOT NULL,
         body bytea NOT NULL,
@@ -48,7 +49,7 @@ _NODES: Final = (
         at timestamptz NOT NULL DEFAULT now()
     )""",
     "CREATE INDEX command_open ON command (node, id) WHERE answer IS NULL",
-    "CREATE INDEX command_of_asker ON command (asker, id)",
+    "CREATE UNIQUE INDEX command_of_asker ON command (asker, number)",
 )
 
 # - session: parked if `node` is NULL. One that is `closed` comes back no more; its jobs go on.
@@ -134,6 +135,7 @@ _JOBS: Final = (
         error bytea,
         spent bytea,
         last_event text,
+        questions bytea,
         length bigint NOT NULL,
         base bigint NOT NULL DEFAULT 0,
         expired boolean NOT NULL DEFAULT false,
