@@ -43,3 +43,13 @@ class Commands(ABC):
 
 class Shared(Commands):
     """What this node does and knows as one of several."""
+
+    @property
+    @abstractmethod
+    def node(self) -> int:
+        """The number of this node; no other start of any runtime has ever had it."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of this node; of all nodes that are not gone, it alone has it."""

@@ -10,6 +10,7 @@ from typing import Final
 #   that is `gone` writes nothing more. `committed` is the number of its last group. It begins with
 #   a random one, so that a node that a failover has made forgotten is not taken for another one.
 # - beat: apart from `node`, so that a beat does not wait for a group, nor a group for a beat.
+# - command: what the node `asker` asks of `node`. `number` counts what the asker has asked.
 # - schema: `oldest_writer` is the oldest version of this program's tables that may still write.
 _NODES: Final = (
     """CREATE TABLE schema (
