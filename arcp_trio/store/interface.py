@@ -12,7 +12,7 @@ import trio
 
 from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.memos import Memo
-from arcp_trio.store.queue import WriteQueue
+from arcp_trio.store.queue import RefusedIds, WriteQueue
 from arcp_trio.store.records import (
     Entry,
     JobRow,
@@ -199,8 +199,8 @@ class Store(WriteQueue, Reads):
         yield
 
     @abstractmethod
-    async def _commit(self, writes: Sequence[Write]) -> None:
-        """Store these writes, all or none, in order.
+    async def _commit(self, writes: Sequence[Write]) -> RefusedIds:
+        """Store these writes, all or none, in order; return what a shared store has refused.
 
         Raises:
             StoreError: it cannot be done now; the caller tries the same writes again.

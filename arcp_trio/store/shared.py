@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -34,6 +34,13 @@ class Commands(ABC):
         """Return the answers to what this node has asked, by the number of the command."""
 
     @abstractmethod
+    async def asked(self) -> None:
+        """Wait until there may be a command for this node, or an answer.
+
+        A wake-up can get lost: look now and then without one.
+        """
+
+    @abstractmethod
     async def submitters(self, job_id: str) -> frozenset[str]:
         """Return the sessions that may cancel a job: that submitted it, exist and are not closed.
 
@@ -41,5 +48,49 @@ class Commands(ABC):
         """
 
 
-class Shared(Commands):
+class Extent(msgspec.Struct, frozen=True):
+    """How far a journal goes that any node may be writing."""
+
+    length: int
+    """How many entries it was given."""
+    finished: bool
+    """Whether the last of them is the terminal."""
+
+
+class Follows(ABC):
+    """Journals that other nodes write; `Follow` and `Unfollow` say which this node reads."""
+
+    @abstractmethod
+    async def moved(self) -> frozenset[str] | None:
+        """Wait until entries were added to journals that this node follows, and return their jobs.
+
+        None stands for all of them: nobody can tell which. A wake-up can get lost: look now and
+        then without one.
+        """
+
+    @abstractmethod
+    async def extents(self, job_ids: Collection[str]) -> Mapping[str, Extent]:
+        """Return how far these journals go; without those that are gone."""
+
+    @abstractmethod
+    async def cursor_elsewhere(self, job_ids: Sequence[str], session_id: str) -> int | None:
+        """Return how far a session that another node has awake has come in a job's journal.
+
+        The job is the first of `job_ids`; those that follow are above it, one after the other. None
+        if the session watches none of them, or no other node has it awake. A session that watches
+        only a job above has yet to read all.
+        """
+
+
+class Shared(Commands, Follows):
     """What this node does and knows as one of several."""
+
+    @property
+    @abstractmethod
+    def node(self) -> int:
+        """The number of this node; no other start of any runtime has ever had it."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of this node; of all nodes that are not gone, it alone has it."""

@@ -252,15 +252,29 @@ class CloseSession(msgspec.Struct, eq=False):
     session_id: str
 
 
+class Follow(msgspec.Struct, eq=False):
+    """A node is to be woken when entries are added to the journal of a job."""
+
+    job_id: str
+
+
+class Unfollow(msgspec.Struct, eq=False):
+    """A node need not be woken for a job any longer."""
+
+    job_id: str
+
+
 SharedWrite: TypeAlias = (
-    Spend
+    TakeSession
+    | ReleaseSession
+    | CloseSession
+    | Follow
+    | Unfollow
+    | Spend
     | KeepQuestions
     | AskNode
     | AnswerNode
     | DropAnswers
-    | TakeSession
-    | ReleaseSession
-    | CloseSession
 )
 """A write that only engines know which several runtimes can share."""
 

@@ -10,6 +10,7 @@ from typing import Final
 #   that is `gone` writes nothing more. `committed` is the number of its last group. It begins with
 #   a random one, so that a node that a failover has made forgotten is not taken for another one.
 # - beat: apart from `node`, so that a beat does not wait for a group, nor a group for a beat.
+# - command: what the node `asker` asks of `node`. `number` counts what the asker has asked.
 # - schema: `oldest_writer` is the oldest version of this program's tables that may still write.
 _NODES: Final = (
     """CREATE TABLE schema (
@@ -41,6 +42,7 @@ _NODES: Final = (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         node bigint NOT NULL,
         asker bigint NOT NULL,
+        number bigint NOT NULL,
         kind text NOT NULL,
         about text NOT NULL,
         body bytea NOT NULL,
@@ -48,7 +50,7 @@ _NODES: Final = (
         at timestamptz NOT NULL DEFAULT now()
     )""",
     "CREATE INDEX command_open ON command (node, id) WHERE answer IS NULL",
-    "CREATE INDEX command_of_asker ON command (asker, id)",
+    "CREATE UNIQUE INDEX command_of_asker ON command (asker, number)",
 )
 
 # - session: parked if `node` is NULL. One that is `closed` comes back no more; its jobs go on.
@@ -134,6 +136,7 @@ _JOBS: Final = (
         error bytea,
         spent bytea,
         last_event text,
+        questions bytea,
         length bigint NOT NULL,
         base bigint NOT NULL DEFAULT 0,
         expired boolean NOT NULL DEFAULT false,
