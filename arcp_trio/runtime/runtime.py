@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -31,7 +30,7 @@ from arcp_trio.runtime.session.sessions import Sessions
 from arcp_trio.runtime.shutdown import end_connections, end_jobs
 from arcp_trio.runtime.tasks import first_of, keep_running
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
-from arcp_trio.runtime.views import LEAST_KEY_BYTES, View, ViewTokens
+from arcp_trio.runtime.views import View, ViewTokens
 from arcp_trio.runtime.watchdog import Watchdog
 from arcp_trio.runtime.workers.pool import WorkerPool
 from arcp_trio.runtime.workers.settings import Workers
@@ -71,7 +70,7 @@ class Runtime:
         provisioner: Provisioner | None = None,
         tracer: Tracer | None = None,
         workers: Workers | None = None,
-        signing_key: bytes | None = None,
+        signing_key: bytes | Callable[[], bytes] | None = None,
     ) -> None:
         """Make a runtime that keeps everything in `store`, which is memory by default.
 
@@ -85,8 +84,9 @@ class Runtime:
             tracer: gets a span per job and per tool call (§11);
                 `arcp_trio.telemetry.opentelemetry` has one.
             workers: the processes of agents with `process=True`.
-            signing_key: 32 secret bytes or more, with which `token_for` signs. Without it, a key is
-                made, and tokens are good for as long as this runtime runs.
+            signing_key: 32 secret bytes or more, with which `token_for` signs, or a function that
+                returns them when they are first needed. Without it, a key is made, and tokens are
+                good for as long as this runtime runs.
         """
         if not callable(auth):
             raise TypeError(
@@ -109,7 +109,7 @@ class Runtime:
             reserved_paths=reserved_paths(policy, store),
             clock=clock or SystemClock(),
             tracer=NoTracer() if tracer is None else FencedTracer(tracer),
-            view_tokens=ViewTokens(signing_key or secrets.token_bytes(LEAST_KEY_BYTES)),
+            view_tokens=ViewTokens(signing_key),
         )
         self._workers = WorkerPool(workers or Workers(), self.agents)
         self._revoker = Revoker(self._core, provisioner)
@@ -145,6 +145,7 @@ class Runtime:
 
         Raises:
             ValueError: the principal is empty, or the time is not above 0, or more than a day.
+            InternalError: `signing_key` has failed; the log says why.
         """
         if not principal:
             raise ValueError("a token is for a principal; the name is empty")

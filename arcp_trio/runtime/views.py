@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hmac
+import logging
+import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
 
 import attrs
 
-from arcp_trio.wire.errors import Unauthenticated
+from arcp_trio.wire.errors import InternalError, Unauthenticated
 from arcp_trio.wire.json import dumps, loads
 
 PREFIX: Final = "arcp-view."
@@ -17,6 +19,11 @@ PREFIX: Final = "arcp-view."
 MOST_SECONDS: Final = 86_400.0
 """How long a token is good for, at most: it cannot be taken back."""
 LEAST_KEY_BYTES: Final = 32
+
+SigningKey: TypeAlias = bytes | Callable[[], bytes]
+"""The key, or what returns it when it is first needed."""
+
+log = logging.getLogger(__name__)
 
 _SCOPE: Final = "x-vendor.arcp-trio.scope"
 """What stands among the features of a session that is for looking only."""
@@ -73,18 +80,22 @@ class View:
 class ViewTokens:
     """Signs views as tokens, and reads them. The key is secret: it is all that signing takes."""
 
-    def __init__(self, key: bytes) -> None:
-        """Take the key, of 32 bytes or more.
+    def __init__(self, key: SigningKey | None) -> None:
+        """Take the key, of 32 bytes or more; without one, make it.
 
         Raises:
             ValueError: it is too short.
         """
-        if len(key) < LEAST_KEY_BYTES:
-            raise ValueError(f"the signing key must have {LEAST_KEY_BYTES} bytes or more")
-        self._key = key
+        key = secrets.token_bytes(LEAST_KEY_BYTES) if key is None else key
+        self._source = key if callable(key) else None
+        self._known = None if callable(key) else _checked(key)
 
     def sign(self, view: View) -> str:
-        """Return the token of a view."""
+        """Return the token of a view.
+
+        Raises:
+            InternalError: there is no key.
+        """
         said = _text(dumps([view.principal, view.scope.job_id, view.until]))
         return f"{PREFIX}{said}.{self._signature(said)}"
 
@@ -93,6 +104,7 @@ class ViewTokens:
 
         Raises:
             Unauthenticated: its time is over.
+            InternalError: there is no key.
         """
         said, _, signature = token.removeprefix(PREFIX).partition(".")
         good = hmac.compare_digest(self._signature(said).encode(), signature.encode())
@@ -107,7 +119,23 @@ class ViewTokens:
                 raise AssertionError("only `sign` has the key")
 
     def _signature(self, said: str) -> str:
-        return _text(hmac.digest(self._key, said.encode(), "sha256"))
+        return _text(hmac.digest(self._key(), said.encode(), "sha256"))
+
+    def _key(self) -> bytes:
+        if self._known is None:
+            assert self._source is not None
+            try:
+                self._known = _checked(self._source())
+            except Exception:  # a fence: the source is the program's
+                log.exception("no signing key")
+                raise InternalError("the runtime has no key for short-lived tokens") from None
+        return self._known
+
+
+def _checked(key: bytes) -> bytes:
+    if len(key) < LEAST_KEY_BYTES:
+        raise ValueError(f"the signing key must have {LEAST_KEY_BYTES} bytes or more")
+    return key
 
 
 def _text(data: bytes) -> str:

@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 from arcp_trio import (
     ArcpError,
+    InternalError,
     InvalidRequest,
     JobNotFound,
     MemoryStore,
@@ -242,6 +243,21 @@ async def test_a_time_that_is_refused(seconds: float) -> None:
     """A token is good for more than no time, and at most a day."""
     with pytest.raises(ValueError, match="a token is good for more than 0"):
         make().token_for("alice", seconds)
+
+
+@pytest.mark.logs_error("no signing key")
+async def test_a_key_that_cannot_be_read(autojump_clock: MockClock) -> None:
+    """Without its key a runtime makes and takes no tokens, and asks for the key the next time."""
+    keys: list[bytes] = []
+    runtime = Runtime(auth=TOKENS, clock=TrioClock(), signing_key=keys.pop)
+    async with runtime, open_peers(runtime) as peers:
+        with pytest.raises(InternalError, match="has no key for short-lived tokens"):
+            runtime.token_for("alice", 60)
+        with pytest.raises(InternalError, match="has no key for short-lived tokens"):
+            await welcomed(peers, token=PREFIX + "x.y")
+        keys.append(KEY)
+        await welcomed(peers, token=runtime.token_for("alice", 60))
+        await welcomed(peers, token=runtime.token_for("alice", 60))
 
 
 def test_what_cannot_sign() -> None:

@@ -159,7 +159,8 @@ def _runtime(config: Config, admission: Admission) -> Runtime:
             reserved_paths=frozenset() if options.memory else frozenset({options.data}),
         ),
         workers=_workers(options),
-        signing_key=None if options.memory else kept_key(options.data),
+        # Made when it is first needed: most runtimes make no short-lived tokens.
+        signing_key=None if options.memory else partial(kept_key, options.data),
     )
 
 
