@@ -60,6 +60,11 @@ class Group:
     taken: trio.Event = attrs.field(factory=trio.Event)
     stored: trio.Event = attrs.field(factory=trio.Event)
     acts: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]])
+    refused: frozenset[str] = frozenset()
+    """Sessions and jobs about which nothing of the group is stored: they are another node's.
+
+    It is known once the group is stored, and always empty if the store is not shared.
+    """
 
     def then(self, act: Callable[[], None]) -> None:
         """Have `act` called as soon as the group is stored; `act` must not raise."""
@@ -177,7 +182,7 @@ class WriteQueue:
             self._taken = group
             group.taken.set()
             began = trio.current_time()
-            await self._retry(commit, group)
+            group.refused = await self._retry(commit, group)
             if timed is not None:
                 timed(trio.current_time() - began)
             group.stored.set()
@@ -195,7 +200,7 @@ class WriteQueue:
         for act in acts:
             act()
 
-    async def _retry(self, commit: Commit, group: Group) -> None:
+    async def _retry(self, commit: Commit, group: Group) -> frozenset[str]:
         pause = FIRST_RETRY_SECONDS
         while True:
             try:
@@ -207,7 +212,7 @@ class WriteQueue:
                 pause = min(2 * pause, LAST_RETRY_SECONDS)
             else:
                 self._end_trouble()
-                return
+                return refused
 
     def _begin_trouble(self, reason: str) -> None:
         if self.trouble is None:
