@@ -40,8 +40,15 @@ LAST_RETRY_SECONDS: Final = 2.0
 _PATIENT: Final = frozenset({AppendJournal, AppendLog, MoveFloor})
 """Kinds of writes that go on as well a moment later: events, their numbers, acknowledgements."""
 
-Commit: TypeAlias = Callable[[Sequence[Write]], Awaitable[None]]
-"""Stores writes, all or none, in order; raises `StoreError` if that may succeed later."""
+RefusedIds: TypeAlias = frozenset[str] | None
+"""Sessions and jobs whose writes were left out, as they are another node's; None stands for none.
+"""
+
+Commit: TypeAlias = Callable[[Sequence[Write]], Awaitable[RefusedIds]]
+"""Stores writes, all or none but for those that are refused, in order.
+
+It raises `StoreError` if that may succeed later.
+"""
 
 
 @attrs.define(eq=False)
@@ -51,6 +58,9 @@ class Group:
     writes: list[Write] = attrs.field(factory=list[Write])
     size: int = 0
     """Bytes of events."""
+    refused: frozenset[str] = frozenset()
+    """Ids of the sessions and jobs whose writes in this group were not stored, as these are another
+    node's. It is known once the group is stored."""
     taken: trio.Event = attrs.field(factory=trio.Event)
     stored: trio.Event = attrs.field(factory=trio.Event)
     acts: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]])
@@ -212,7 +222,7 @@ class WriteQueue:
         pause = FIRST_RETRY_SECONDS
         while True:
             try:
-                await commit(group.writes)
+                group.refused = await commit(group.writes) or frozenset()
             except StoreError as error:
                 self._begin_trouble(str(error))
                 self._call_before_group()

@@ -68,6 +68,24 @@ async def test_what_queues_while_a_group_commits_is_the_next_group(
     assert disk.groups == [["sess_0"], ["sess_1", "sess_2", "sess_3"]]
 
 
+async def test_a_group_says_what_was_refused() -> None:
+    """What the engine refuses of a group is known to those who act once the group is stored."""
+
+    async def commit(writes: Sequence[Write]) -> frozenset[str] | None:
+        await trio.lowlevel.checkpoint()
+        named = {w.session_id for w in writes if isinstance(w, DropSession)}
+        return frozenset(named & {"sess_1"}) or None
+
+    queue, seen = WriteQueue(), list[frozenset[str]]()
+    async with background_tasks() as nursery:
+        nursery.start_soon(queue.commit_groups, commit)
+        for number in (0, 1):
+            group = queue.put(write(number))
+            group.then(partial(lambda group: seen.append(group.refused), group))
+            await group.committed()
+    assert seen == [frozenset(), frozenset({"sess_1"})]
+
+
 async def test_the_writer_gives_way_once_before_it_takes(
     queue: WriteQueue, disk: Disk, autojump_clock: trio.abc.Clock
 ) -> None:

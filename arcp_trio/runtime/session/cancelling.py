@@ -1,4 +1,4 @@
-"""Cancelling and stopping jobs: who may, and what is promised (§7.4); `Job` carries it out."""
+"""Cancelling and stopping jobs: who may, and what is promised (§7.4); `end_job` does it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from arcp_trio.runtime.job import outcome
+from arcp_trio.runtime.job.commands import EndJob, end_job
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import Answer, Promise
-from arcp_trio.store.writes import CancelJob
 from arcp_trio.wire.errors import InvalidRequest, JobNotFound, PermissionDenied
 from arcp_trio.wire.messages import Cancel, Cancelled, Stop, Stopped
 from arcp_trio.wire.payloads import to_json
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.commands import Obeyed
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
-    from arcp_trio.runtime.job.outcome import Outcome
     from arcp_trio.runtime.session.clerk import Request
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.store.records import Status
@@ -60,8 +59,8 @@ class Cancelling:
 
     def _cancel_live(self, request: Request, message: Cancel, job: Job) -> None:
         self._check_may_cancel(job)
-        end = outcome.cancelled(message.reason)
-        self._end(request, job, end, Cancelled(job_id=job.id, reason=message.reason))
+        obeyed = end_job(job, EndJob(job.id, message.reason))
+        self._tell(request, Cancelled(job_id=job.id, reason=message.reason), obeyed)
 
     async def stop(self, request: Request, message: Stop) -> None:
         """Stop a job for its principal or an operator, from whichever session; promise it.
@@ -79,9 +78,9 @@ class Cancelling:
         principal = self._session.principal
         if not (principal == job.principal or self._is_operator):
             raise PermissionDenied("only the job's own principal may stop it")
-        end = outcome.cancelled(message.reason, stopped_by=principal)
+        obeyed = end_job(job, EndJob(job.id, message.reason, principal))
         stopped = Stopped(request_id=request.id, job_id=job.id, reason=message.reason)
-        self._end(request, job, end, stopped)
+        self._tell(request, stopped, obeyed)
 
     async def _find(self, request: Request, job_id: str) -> Job | None:
         """Return a job that has not ended; None if it has, and its client needs no answer."""
@@ -96,20 +95,13 @@ class Cancelling:
         self._refuse_ended(request, row.job_id, row.status)
         return None
 
-    def _end(self, request: Request, job: Job, end: Outcome, agreed: Cancelled | Stopped) -> None:
-        decided = job.decide(end)
-        ends = job.outcome
-        if not decided and ends is not None and (job.ended or ends.status != "cancelled"):
-            self._refuse_ended(request, job.id, ends.status)
+    def _tell(self, request: Request, agreed: Cancelled | Stopped, obeyed: Obeyed) -> None:
+        if obeyed.ended is not None:
+            self._refuse_ended(request, agreed.job_id, obeyed.ended)
             return
-        tail = frame(agreed.type, to_json(agreed), job_id=job.id)
-        if decided:
-            stopped_by = self._session.principal if isinstance(agreed, Stopped) else None
-            # In the store's queue before the promise: a crash must not break the promise.
-            self._core.store.put(CancelJob(job.id, agreed.reason or "", stopped_by))
+        tail = frame(agreed.type, to_json(agreed), job_id=agreed.job_id)
         # Only the first promise is logged, however often the client asks.
-        self._session.tell(Promise(tail) if decided else Answer(request.attachment, tail))
-        job.wind_up()
+        self._session.tell(Answer(request.attachment, tail) if obeyed.again else Promise(tail))
 
     def _may_see(self, owner: str) -> bool:
         """Whether the principal may know of a job; if not, it does not exist for it (§6.6)."""

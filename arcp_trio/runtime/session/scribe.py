@@ -289,7 +289,7 @@ class Scribe:
             batch.promise(Promise(told))
             await self._publisher.publish(batch)
             return
-        watch.leave_job()
+        watch.leave_journal()
         session.lose("events are gone")
         outbox = self._outbox
         outbox.caught_up()

@@ -44,8 +44,9 @@ class Submission:
 
     @property
     def needs_no_wait(self) -> bool:
-        """Whether the submit can be decided with no look into the store and no credentials."""
-        return self.submit.idempotency_key is None and not self.wants_credentials
+        """Whether it can be decided without the store, credentials, or a look at a large input."""
+        submit = self.submit
+        return submit.idempotency_key is None and not self.wants_credentials and not submit.is_large
 
 
 class Submissions:
@@ -133,7 +134,7 @@ class Submissions:
         if submission.claim is not None:
             session.acceptance_begun(watch.job_id)
         session.tell(Promise(decision.tail, watch))
-        watch.join_job()
+        watch.join_journal()
         if decision.new is not None:
             decision.new.start_once_stored()
             session.workload.count_until_stored(decision.new.group)
