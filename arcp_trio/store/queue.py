@@ -121,10 +121,9 @@ class WriteQueue:
         if not group.writes:
             self._wake.set()
         group.writes.append(write)
-        kind = type(write)
-        if kind is AppendJournal or kind is FinishJob:
+        if type(write) is AppendJournal or type(write) is FinishJob:
             group.size += len(write.entry.tail)
-        if kind not in _PATIENT:
+        if type(write) not in _PATIENT:
             self._hurried.set()
         return group
 
