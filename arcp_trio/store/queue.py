@@ -64,11 +64,6 @@ class Group:
     taken: trio.Event = attrs.field(factory=trio.Event)
     stored: trio.Event = attrs.field(factory=trio.Event)
     acts: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]])
-    refused: frozenset[str] = frozenset()
-    """Sessions and jobs about which nothing of the group is stored: they are another node's.
-
-    It is known once the group is stored, and always empty if the store is not shared.
-    """
 
     def then(self, act: Callable[[], None]) -> None:
         """Have `act` called as soon as the group is stored; `act` must not raise."""
@@ -204,7 +199,7 @@ class WriteQueue:
             self._taken = group
             group.taken.set()
             began = trio.current_time()
-            group.refused = await self._retry(commit, group)
+            await self._retry(commit, group)
             if timed is not None:
                 timed(trio.current_time() - began)
             group.stored.set()
@@ -222,7 +217,7 @@ class WriteQueue:
         for act in acts:
             act()
 
-    async def _retry(self, commit: Commit, group: Group) -> frozenset[str]:
+    async def _retry(self, commit: Commit, group: Group) -> None:
         pause = FIRST_RETRY_SECONDS
         while True:
             try:
@@ -234,7 +229,7 @@ class WriteQueue:
                 pause = min(2 * pause, LAST_RETRY_SECONDS)
             else:
                 self._end_trouble()
-                return refused
+                return
 
     def _begin_trouble(self, reason: str) -> None:
         if self.trouble is None:
