@@ -18,6 +18,7 @@ from arcp_trio.runtime.session.cancelling import Cancelling
 from arcp_trio.runtime.session.listing import Lister
 from arcp_trio.runtime.session.observing import Observing
 from arcp_trio.runtime.session.outbox import Answer, Leave
+from arcp_trio.store.writes import CloseSession
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import (
     ArcpError,
@@ -202,6 +203,8 @@ class Clerk:
         """
         session = self._session
         self._jobs.remove_submitter(session.id)
+        if self._core.store.shared is not None:
+            self._core.store.put(CloseSession(session.id))
         log.debug("session closed", extra=session.facts)
         payload = {} if message.reason is None else {"reason": message.reason}
         closed = frame("session.closed", payload)
