@@ -33,6 +33,9 @@
   event, job and session.
 - `sandbox` marks tests that build sandboxes. Where that is not possible, they are skipped, and the
   summary says why.
+- `postgres` marks tests that need a PostgreSQL. `tests/postgres.py` starts one for the run, and
+  gives a test an empty database (`database`) or a server of its own. Where that is not possible,
+  they are skipped, and the summary says why; but in CI they fail.
 - `alone` marks tests that measure delays: `make test` runs them after the others, one at a time.
 - `soak` marks tests that run for minutes: `make soak` runs them, `make test` does not.
 """
@@ -51,7 +54,7 @@ import pytest
 
 from arcp_trio.log_lines import TextFormatter
 
-pytest_plugins = ["pytester", "tests.conformance.plugin"]
+pytest_plugins = ["pytester", "tests.conformance.plugin", "tests.postgres"]
 
 # No deadline per example: its time depends on the load of the machine, and pytest-timeout bounds
 # the test as a whole.

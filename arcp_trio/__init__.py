@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.runtime import Runtime
     from arcp_trio.runtime.tracing import Span, Tracer
     from arcp_trio.runtime.workers.settings import Workers
+    from arcp_trio.store.errors import Fenced
     from arcp_trio.store.interface import Store
     from arcp_trio.store.memory import MemoryStore
     from arcp_trio.store.sqlite import SqliteStore
@@ -170,6 +171,7 @@ __all__ = [
     "DuplicateKey",
     "Event",
     "EventsNotKept",
+    "Fenced",
     "HeartbeatLost",
     "InternalError",
     "InvalidEvent",
@@ -278,6 +280,7 @@ _NAMES: Final = {
     "runtime.runtime": ("Runtime",),
     "runtime.tracing": ("Span", "Tracer"),
     "runtime.workers.settings": ("Workers",),
+    "store.errors": ("Fenced",),
     "store.interface": ("Store",),
     "store.memory": ("MemoryStore",),
     "store.sqlite": ("SqliteStore",),

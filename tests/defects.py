@@ -15,6 +15,7 @@ from arcp_trio import MemoryStore
 from arcp_trio.authority.budget import Budget
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.children import Children
+from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.batch import Batch
 from arcp_trio.runtime.session.observing import Observing
@@ -37,8 +38,9 @@ def end_jobs_with_their_connection(patch: pytest.MonkeyPatch) -> None:
 
     def detach_and_end(session: Session, attachment: Attachment) -> None:
         for watch in session.watches.values():
-            if watch.job is not None:
-                watch.job.end(outcome.cancelled("the connection was lost"))
+            journal = watch.journal
+            if isinstance(journal, Journal) and watch.job_id in journal._jobs.live:
+                journal._jobs.live[watch.job_id].end(outcome.cancelled("the connection was lost"))
         detach(session, attachment)
 
     patch.setattr(Session, "detach", detach_and_end)
@@ -159,8 +161,8 @@ def lose_the_boundary(patch: pytest.MonkeyPatch) -> None:
 
     def late(self: Batch, item: Promise) -> None:
         promise(self, item)
-        if item.watch is not None and item.watch.observer and item.watch.job is not None:
-            item.watch.cursor = item.watch.job.journal.length
+        if item.watch is not None and item.watch.observer and item.watch.journal is not None:
+            item.watch.cursor = item.watch.journal.length
 
     patch.setattr(Batch, "promise", late)
 

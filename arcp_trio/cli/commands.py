@@ -207,10 +207,13 @@ COMMANDS: Final = (
         name="agents",
         module="arcp_trio.cli.client.agents",
         help="list the agents of a runtime",
-        description="List the agents of a runtime with their versions.",
+        description="List the agents of a runtime with their versions, or show one of them.",
         example=f"{PROGRAM} agents --url {defaults.URL}",
-        notes=_LISTING_NOTES.format('"name", "versions" and "default"'),
-        declared=client.OutputOptions,
+        notes=_LISTING_NOTES.format(
+            '"name", "versions", "default", "durable" and\n"input_schemas" (what inputs must be,'
+            " in JSON Schema, by version)"
+        ),
+        declared=client.AgentsOptions,
     ),
     ConsoleCommand(
         name="ping",

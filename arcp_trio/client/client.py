@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -119,6 +119,14 @@ class Client:
     def agents(self) -> tuple[AgentInfo, ...]:
         """The agents of the runtime, with their versions if the runtime tells them."""
         return self._session.greeting.agents
+
+    @property
+    def input_schemas(self) -> Mapping[str, Json]:
+        """What the inputs of agents must be, by `name@version`, in JSON Schema.
+
+        Only agents that say so, at a runtime of this project, are in it.
+        """
+        return self._session.greeting.input_schemas
 
     @property
     def connected(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -15,9 +15,19 @@ from arcp_trio.version import __version__
 from arcp_trio.wire import envelope
 from arcp_trio.wire.envelope import Envelope
 from arcp_trio.wire.errors import clip, error_from_payload
-from arcp_trio.wire.json import JsonLike, JsonValue, dumps, list_in, object_in, text_in
+from arcp_trio.wire.json import (
+    JsonLike,
+    JsonObject,
+    JsonValue,
+    dumps,
+    is_object,
+    list_in,
+    object_in,
+    text_in,
+)
 from arcp_trio.wire.messages import AgentInfo
 from arcp_trio.wire.messages.session import DURABLE
+from arcp_trio.wire.rules import VENDOR
 
 CLIENT_NAME: Final = "arcp_trio"
 MAX_WELCOME_VALUES: Final = 100_000
@@ -37,6 +47,7 @@ class Greeting:
     features: frozenset[str]
     """The features in effect: those that both sides have."""
     agents: tuple[AgentInfo, ...]
+    input_schemas: Mapping[str, JsonObject]
     dialect: RuntimeDialect
 
 
@@ -107,6 +118,7 @@ def _greeting(frame: Envelope, offered: frozenset[str]) -> Greeting:
         heartbeat_interval=_interval(payload.get("heartbeat_interval_sec")),
         features=offered & features,
         agents=tuple(_agents(list_in(capabilities.get("agents")))),
+        input_schemas=dict(_input_schemas(object_in(payload.get(VENDOR)))),
         dialect=recognise(frame),
     )
 
@@ -126,6 +138,12 @@ def _agents(inventory: list[JsonValue]) -> Iterable[AgentInfo]:
                 default=text_in(fields.get("default")),
                 durable=[v for v in list_in(fields.get(DURABLE)) if isinstance(v, str)] or None,
             )
+
+
+def _input_schemas(extras: JsonObject) -> Iterable[tuple[str, JsonObject]]:
+    for ref, schema in object_in(extras.get("input_schemas")).items():
+        if is_object(schema):
+            yield ref, schema
 
 
 def _interval(value: JsonValue) -> float | None:

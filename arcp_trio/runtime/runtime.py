@@ -25,6 +25,7 @@ from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.prometheus import exposition
 from arcp_trio.runtime.restart import take_over
+from arcp_trio.runtime.session.local_parking import LocalParking
 from arcp_trio.runtime.session.sessions import Sessions
 from arcp_trio.runtime.shutdown import end_connections, end_jobs
 from arcp_trio.runtime.tasks import first_of, keep_running
@@ -236,7 +237,8 @@ class Runtime:
                 await writer.start(self._write, writer.cancel_scope, name="store writer")
                 async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
                     self._jobs = Jobs(core, self.agents, self._revoker, self._workers, jobs)
-                    self._sessions = Sessions(core, self._jobs, sessions)
+                    parking = LocalParking(core, self._jobs)
+                    self._sessions = Sessions(core, self._jobs, parking, sessions)
                     self._attendance = Attendance(core, self._sessions, sessions)
                     sessions.start_soon(keep_running, self._revoker.run, name="revocations")
                     beginnings = Beginnings(core, self._jobs)

@@ -30,3 +30,10 @@ class OtherVersion(StoreError):
 
 class CorruptStore(StoreError):
     """The file is a store, and damaged."""
+
+
+class Fenced(Exception):
+    """The node is taken for dead, or its last writes were forgotten: it can store nothing more.
+
+    Other nodes go on with its sessions and jobs. It ends, and may come back only as a new node.
+    """

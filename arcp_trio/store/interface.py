@@ -12,7 +12,7 @@ import trio
 
 from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.memos import Memo
-from arcp_trio.store.queue import WriteQueue
+from arcp_trio.store.queue import RefusedIds, WriteQueue
 from arcp_trio.store.records import (
     Entry,
     JobRow,
@@ -21,6 +21,7 @@ from arcp_trio.store.records import (
     Recovered,
     SessionRow,
 )
+from arcp_trio.store.shared import Shared
 from arcp_trio.store.writes import Write
 
 
@@ -158,6 +159,8 @@ class Store(WriteQueue, Reads):
     """The most a job's journal may take in this store, whatever the runtime's limits allow."""
     most_bytes: float = math.inf
     """The same for all that is stored."""
+    shared: Shared | None = None
+    """What there is besides if several runtimes can share this store; then this one is a node."""
 
     @property
     def outlasts_process(self) -> bool:
@@ -196,8 +199,8 @@ class Store(WriteQueue, Reads):
         yield
 
     @abstractmethod
-    async def _commit(self, writes: Sequence[Write]) -> None:
-        """Store these writes, all or none, in order.
+    async def _commit(self, writes: Sequence[Write]) -> RefusedIds:
+        """Store these writes, all or none, in order; return what a shared store has refused.
 
         Raises:
             StoreError: it cannot be done now; the caller tries the same writes again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
@@ -11,7 +12,7 @@ import attrs
 import trio
 
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.writes import AppendJournal, FinishJob, Write
+from arcp_trio.store.writes import AppendJournal, AppendLog, FinishJob, MoveFloor, Write
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +37,18 @@ FIRST_RETRY_SECONDS: Final = 0.05
 LAST_RETRY_SECONDS: Final = 2.0
 """The longest pause between two tries."""
 
-Commit: TypeAlias = Callable[[Sequence[Write]], Awaitable[None]]
-"""Stores writes, all or none, in order; raises `StoreError` if that may succeed later."""
+_PATIENT: Final = frozenset({AppendJournal, AppendLog, MoveFloor})
+"""Kinds of writes that go on as well a moment later: events, their numbers, acknowledgements."""
+
+RefusedIds: TypeAlias = frozenset[str] | None
+"""Sessions and jobs whose writes were left out, as they are another node's; None stands for none.
+"""
+
+Commit: TypeAlias = Callable[[Sequence[Write]], Awaitable[RefusedIds]]
+"""Stores writes, all or none but for those that are refused, in order.
+
+It raises `StoreError` if that may succeed later.
+"""
 
 
 @attrs.define(eq=False)
@@ -47,6 +58,9 @@ class Group:
     writes: list[Write] = attrs.field(factory=list[Write])
     size: int = 0
     """Bytes of events."""
+    refused: frozenset[str] = frozenset()
+    """Ids of the sessions and jobs whose writes in this group were not stored, as these are another
+    node's. It is known once the group is stored."""
     taken: trio.Event = attrs.field(factory=trio.Event)
     stored: trio.Event = attrs.field(factory=trio.Event)
     acts: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]])
@@ -74,6 +88,13 @@ class WriteQueue:
     none overtakes another. Meanwhile the queue is in trouble, and full.
     """
 
+    pace_seconds: float = 0.0
+    """How long after the last one a group is taken at the earliest, if it has only events.
+
+    To store a group costs about the same for one event and for ten. So the events of many slow
+    agents share groups; an event that comes after a pause is stored at once.
+    """
+
     def __init__(self) -> None:
         self.trouble: str | None = None
         """Why nothing can be stored now; None while the writer succeeds."""
@@ -85,6 +106,8 @@ class WriteQueue:
         self._before: list[Callable[[], None]] = []
         """What is called before the next group is taken."""
         self._wake = trio.Event()
+        self._hurried = trio.Event()
+        """Set if the next group is to be taken without regard to the pace."""
         self._trouble_began = trio.Event()
         self._trouble_ended = trio.Event()
         self._trouble_ended.set()
@@ -100,6 +123,8 @@ class WriteQueue:
         group.writes.append(write)
         if type(write) is AppendJournal or type(write) is FinishJob:
             group.size += len(write.entry.tail)
+        if type(write) not in _PATIENT:
+            self._hurried.set()
         return group
 
     def before_group(self, act: Callable[[], None]) -> None:
@@ -125,6 +150,7 @@ class WriteQueue:
         while self.full:
             await self.recovered()
             if self.full:
+                self._hurried.set()
                 if self._kept_places[principal] < KEPT_PLACES:
                     self._kept_places[principal] += 1
                     await trio.lowlevel.checkpoint()
@@ -133,6 +159,7 @@ class WriteQueue:
 
     async def flushed(self) -> None:
         """Wait until everything put so far is stored."""
+        self._hurried.set()
         # With nothing queued, the writer may still be storing the last group it took.
         await (self._filling if self._filling.writes else self._taken).committed()
 
@@ -156,8 +183,13 @@ class WriteQueue:
 
         `timed` is called after each group with the seconds it took.
         """
+        began = -math.inf
         while True:
             await self._wake.wait()
+            if self.pace_seconds:
+                with trio.move_on_at(began + self.pace_seconds):
+                    await self._hurried.wait()
+                self._hurried = trio.Event()
             self._wake = trio.Event()
             self._call_before_group()
             if not self._filling.writes:
@@ -189,7 +221,7 @@ class WriteQueue:
         pause = FIRST_RETRY_SECONDS
         while True:
             try:
-                await commit(group.writes)
+                group.refused = await commit(group.writes) or frozenset()
             except StoreError as error:
                 self._begin_trouble(str(error))
                 self._call_before_group()

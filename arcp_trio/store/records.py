@@ -195,6 +195,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str
     accepted: bytes
     """The `job.accepted` payload without its `request_id`, as JSON."""
+    request_id: str | None = None
+    """The submit that the acceptance answers; kept only if several runtimes share the store."""
     created_at: float
     status: Status = Status.PENDING
     finished_at: float | None = None
@@ -218,6 +220,12 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """What it had spent at its end, by currency, as JSON."""
     last_event: str | None = None
     """Its last event before its end, in words."""
+    questions: bytes | None = None
+    """What it asks people now, as a JSON list, if several runtimes share the store."""
+    node: int | None = None
+    """The node at which it runs, if several runtimes share the store."""
+    base: int = 0
+    """The index of its journal's oldest entry; told only if several runtimes share the store."""
 
 
 class KeyRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -189,6 +189,95 @@ class Expire(msgspec.Struct, eq=False):
     """The most that those of all principals may take."""
 
 
+class Spend(msgspec.Struct, eq=False):
+    """A running job has spent something: other nodes list what it has left."""
+
+    job_id: str
+    budget: bytes | None
+    """What is left of its budget, by currency, as JSON; None for a job without a budget."""
+    spent: bytes
+    """What it has spent, by currency, as JSON."""
+
+
+class KeepQuestions(msgspec.Struct, eq=False):
+    """A job has asked people something, or asks it no longer: other nodes list its questions."""
+
+    job_id: str
+    questions: bytes | None
+    """What it asks, as a JSON list; None if it asks nothing."""
+
+
+class AskNode(msgspec.Struct, eq=False):
+    """A node asks the one that has a job or a session; nothing happens if no node has it."""
+
+    number: int
+    """The number of the command among those of this node."""
+    kind: str
+    about: str
+    """The id of the job or the session."""
+    body: bytes
+
+
+class AnswerNode(msgspec.Struct, eq=False):
+    """A node has obeyed the command of another one, or refuses to."""
+
+    command: int
+    """See `OpenCommand.id`."""
+    answer: bytes
+
+
+class DropAnswers(msgspec.Struct, eq=False):
+    """A node has read the answers to these of its commands, by number."""
+
+    numbers: Sequence[int]
+
+
+class TakeSession(msgspec.Struct, eq=False):
+    """A parked session is to be this node's; refused if it is another one's by then, or gone."""
+
+    session_id: str
+
+
+class ReleaseSession(msgspec.Struct, eq=False):
+    """A session of this node is parked: from then on any node can take it."""
+
+    session_id: str
+    seconds: float
+    """How long it can be resumed, by the clock of the store."""
+
+
+class CloseSession(msgspec.Struct, eq=False):
+    """A client has closed its session: any session of its principal may cancel its jobs (§6.7)."""
+
+    session_id: str
+
+
+class Follow(msgspec.Struct, eq=False):
+    """A node is to be woken when entries are added to the journal of a job."""
+
+    job_id: str
+
+
+class Unfollow(msgspec.Struct, eq=False):
+    """A node need not be woken for a job any longer."""
+
+    job_id: str
+
+
+SharedWrite: TypeAlias = (
+    TakeSession
+    | ReleaseSession
+    | CloseSession
+    | Follow
+    | Unfollow
+    | Spend
+    | KeepQuestions
+    | AskNode
+    | AnswerNode
+    | DropAnswers
+)
+"""A write that only engines know which several runtimes can share."""
+
 Write: TypeAlias = (
     AppendJournal
     | AppendLog
@@ -207,4 +296,5 @@ Write: TypeAlias = (
     | TrimJournal
     | KeepCredentials
     | Expire
+    | SharedWrite
 )

@@ -90,6 +90,10 @@ async def novelist(job):
         await out.write("It was a dark night.")
         await trio.sleep_forever()
 
+@agents.agent("picky", input_schema={"type": "object", "required": ["name"], "title": "ab"})
+async def picky(job):
+    return job.input
+
 @agents.agent("speaker")
 async def speaker(job):
     await job.log("first\\nsecond", level="warn")

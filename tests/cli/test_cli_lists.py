@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -77,6 +78,23 @@ def test_agents(commands: Commands) -> None:
     assert sorted(agents["waiting"]["versions"]) == ["1", "2"]
     assert agents["waiting"]["default"] == "2"
     assert (agents["hiker"]["durable"], agents["echo"]["durable"]) == (["1.0.0"], [])
+
+
+def test_one_agent(commands: Commands) -> None:
+    """With its name, an agent is shown with what its input must be; an unknown one is refused."""
+    shown = commands.run("agents", "picky").out
+    table, _, schema = shown.partition("\n\n")
+    assert [line.split()[0] for line in table.splitlines()] == ["AGENT", "picky"]
+    heading, _, text = schema.partition("\n")
+    assert heading == "input of picky@1.0.0, in JSON Schema:"
+    wanted = {"type": "object", "required": ["name"], "title": "ab"}
+    assert json.loads(text) == wanted
+    (told,) = commands.run("agents", "picky", "--json").objects
+    assert told["input_schemas"] == {"1.0.0": wanted}
+    assert commands.run("agents", "echo").out.endswith("\nit does not say what its input must be\n")
+    assert commands.refused(1, "agents", "nobody").startswith("there is no agent nobody; ")
+    refusal = commands.refused(1, "submit", "picky", "--input", "{}")
+    assert refusal == "refused: INVALID_REQUEST: input.name: missing"
 
 
 def test_ping(commands: Commands) -> None:

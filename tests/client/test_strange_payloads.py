@@ -56,6 +56,7 @@ def session_of(dialect: dialects.RuntimeDialect) -> ClientSession:
         heartbeat_interval=None,
         features=frozenset(),
         agents=(),
+        input_schemas={},
         dialect=dialect,
     )
     session = ClientSession(greeting, Delivery(None, unread), unread, max_result_bytes=1_000)

@@ -19,7 +19,7 @@ from arcp_trio import MemoryStore, SqliteStore
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.replaying import ReplayPlace
 from arcp_trio.store.sqlite import _rows, engine
-from arcp_trio.store.sqlite._snapshot import Snapshot
+from arcp_trio.store.sqlite._snapshot import SqliteSnapshot
 from arcp_trio.testing import TrioClock, WireRecorder
 from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import Frame
@@ -77,7 +77,7 @@ class Witness:
 
     def _find(self, client: Client, frame: Frame, after: int, top: int) -> None:
         replay = ReplayPlace(client.session_id, after, top, MANY).read(
-            Snapshot(self.db), MANY, MANY
+            SqliteSnapshot(self.db), MANY, MANY
         )
         assert any(frame["id"].encode() in tail for _, tail in replay), f"not stored: {frame}"
         self.found += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 
 import pytest
@@ -76,6 +77,24 @@ async def test_a_failed_attempt_burns_nothing(autojump_clock: MockClock) -> None
         second = await stage.resumed(good)
         await stage.puppet.say("still mine")
         assert lines(await up_to(second, 1)) == ["still mine"]
+
+
+async def test_a_failed_attempt_leaves_a_parked_session_parked(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A refused resume does not wake the session, and so does not have it parked again."""
+    async with open_stage() as stage:
+        peer = await stage.welcomed()
+        with caplog.at_level(logging.DEBUG, "arcp_trio.runtime.session"):
+            await peer.drop()
+            await wait_all_tasks_blocked()
+            good = peer.resume_from()
+            await stage.refused(good | {"resume_token": "rt_wrong"})
+            await stage.refused(good, token=BOB)
+            await stage.refused(good | {"last_event_seq": 99})
+            await wait_all_tasks_blocked()
+        assert caplog.messages.count("session parked") == 1
+        await stage.resumed(good)
 
 
 async def test_a_failed_attempt_leaves_a_live_socket_alone(autojump_clock: MockClock) -> None:

@@ -18,6 +18,7 @@ from trio.testing import MockClock
 
 from arcp_trio import JobContext, MemoryStore, SqliteStore
 from arcp_trio.store.interface import Store
+from arcp_trio.store.queue import Commit
 from arcp_trio.store.writes import Write
 from tests import inside
 from tests.speed.operations import Client, Counts, House, counted
@@ -127,7 +128,7 @@ class OneByOne(MemoryStore):
 
     async def commit_groups(
         self,
-        commit: Callable[[Sequence[Write]], Awaitable[None]],
+        commit: Commit,
         timed: Callable[[float], None] | None = None,
     ) -> None:
         """Commit the writes of a group one after the other."""

@@ -11,10 +11,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arcp_trio.store import looking
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay, Store
 from arcp_trio.store.memory import engine as memory_engine
 from arcp_trio.store.records import Inline, LogItem, Mark, NumberedTail, Range
-from arcp_trio.store.sqlite import _looking
 from arcp_trio.store.writes import MoveFloor, TrimJournal
 from tests.store.engines import ENGINES, Engine, Feeder, read_all, tail
 
@@ -377,7 +377,7 @@ async def test_all_of_a_long_log_must_be_covered(
 ) -> None:
     """A missing entry is found in any piece of a long log."""
     monkeypatch.setattr(memory_engine, "LOOK_ITEMS", 3)
-    monkeypatch.setattr(_looking, "PAGE", 3)
+    monkeypatch.setattr(looking, "PAGE", 3)
     feeder.session()
     for seq in range(1, 9):
         feeder.job(f"J{seq}")

@@ -11,9 +11,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arcp_trio.store import looking
 from arcp_trio.store.interface import Store
 from arcp_trio.store.records import Inline, Mark, Range
-from arcp_trio.store.sqlite import SqliteStore, _cleaning, _looking
+from arcp_trio.store.sqlite import SqliteStore, _cleaning
 from arcp_trio.store.sqlite._cleaning import clean_piece
 from arcp_trio.store.writes import DropSession, MoveFloor, TrimJournal
 from tests.store.engines import ENGINES, Engine, Feeder, row_counts, running
@@ -26,7 +27,7 @@ FIRST = {"J": "S", "K": "S", "L": "T"}
 def _small_pieces() -> Generator[None]:
     """Use pieces of a few rows, so that small logs have several."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_looking, "PAGE", 2)
+        patch.setattr(looking, "PAGE", 2)
         patch.setattr(_cleaning, "PIECE_ROWS", 2)
         patch.setattr(_cleaning, "LOG_ROWS", 2)
         patch.setattr(_cleaning, "ROW_RUNS", 2)

@@ -119,6 +119,13 @@ class JobsOptions(OutputOptions):
 
 
 @attrs.frozen(kw_only=True)
+class AgentsOptions(OutputOptions):
+    """What `agents` can be asked for."""
+
+    agent: str | None = optional_argument("AGENT", "only this agent, and what its input must be")
+
+
+@attrs.frozen(kw_only=True)
 class CancelOptions(OutputOptions):
     """What `cancel` can be asked for."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -187,7 +188,11 @@ class Handshake:
         # Clients that give no bearer token have one turn together until their session is known.
         reads = self._core.store.for_principal(principal or "", urgent=True)
         session_id = resume.session_id or await reads.session_of_token(digest)
-        session = None if session_id is None else await self._sessions.wake(session_id)
+        if session_id is None:
+            raise cannot_resume()
+        # Before anything is done to the session: a resume that is refused disturbs nobody.
+        check = partial(check_resume, self._core.store, principal, digest, resume.last_event_seq)
+        session = await self._sessions.wake(session_id, check)
         if session is None:
             raise cannot_resume()
         try:
@@ -195,47 +200,36 @@ class Handshake:
                 session.principal, dialect or named(session.record.dialect)
             )
             try:
-                return await self._reattach(session, attachment, resume, principal, features)
+                attempt = Resume(
+                    sessions=self._sessions,
+                    check=check,
+                    attachment=attachment,
+                    peer=self._transport.peer,
+                    digest=digest,
+                    after_seq=resume.last_event_seq,
+                    features=features,
+                    offered=self._offered,
+                )
+                return await self._reattach(session, attempt)
             except BaseException:
                 self._sessions.leave(session, attachment)
                 raise
         finally:
             session.release()
 
-    async def _reattach(
-        self,
-        session: Session,
-        attachment: Attachment,
-        resume: SessionResume,
-        principal: str | None,
-        features: frozenset[str] | None,
-    ) -> Opened:
-        store, digest = self._core.store, token_digest(resume.resume_token)
-        if principal not in (None, session.principal) or not session.record.holds(digest):
-            raise cannot_resume()
-        await check_resume(store, session, digest, resume.last_event_seq)
+    async def _reattach(self, session: Session, attempt: Resume) -> Opened:
         # At once: a connection whose client does not read would hold up the command below.
         session.evict()
-        attempt = Resume(
-            sessions=self._sessions,
-            store=store,
-            attachment=attachment,
-            peer=self._transport.peer,
-            digest=digest,
-            after_seq=resume.last_event_seq,
-            features=features,
-            offered=self._offered,
-        )
         await session.command(attempt)
         await attempt.done.wait()
         if attempt.error is not None:
             raise attempt.error
         return Opened(
             session=session,
-            attachment=attachment,
-            replay=await attachment.begun(),
+            attachment=attempt.attachment,
+            replay=await attempt.attachment.begun(),
             welcome=self._welcome(session, attempt.token),
-            after_seq=resume.last_event_seq,
+            after_seq=attempt.after_seq,
         )
 
     @property

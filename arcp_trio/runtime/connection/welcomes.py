@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Final
 from arcp_trio.wire import envelope
 from arcp_trio.wire.features import ALL_FEATURES, CLIENT_FEATURES, SUPPORTED, Feature
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import dumps
-from arcp_trio.wire.messages import PeerInfo, RuntimeCapabilities, Welcome
+from arcp_trio.wire.json import JsonObject, dumps
+from arcp_trio.wire.messages import PeerInfo, RuntimeCapabilities, Welcome, WelcomeExtras
 from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.session import Session
 
+SCHEMA_BYTES: Final = 32 * 1024
+"""Of all schemas in a welcome: some clients read no line of more than 64 KiB."""
 _MOST_KEPT: Final = 64
 """Parts that are kept; there are more sets of features than any clients have."""
 
@@ -84,7 +88,18 @@ class Welcomes:
                 features=[each for each in self.offered(private=private) if each in known],
                 agents=[*agents.inventory()] if with_versions else [*sorted(agents.names())],
             ),
+            extras=_extras(agents.input_schemas()),
         )
         fields = to_json(welcome)
         del fields["session_id"]
         return dumps(fields)
+
+
+def _extras(schemas: Mapping[str, JsonObject]) -> WelcomeExtras | None:
+    """Return the schemas of inputs that have room, those that were registered first before all."""
+    room, told = SCHEMA_BYTES, dict[str, JsonObject]()
+    for ref, schema in schemas.items():
+        room -= len(dumps(schema))
+        if room >= 0:
+            told[ref] = schema
+    return WelcomeExtras(input_schemas=told) if told else None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast, overload
 
 import attrs
 
+from arcp_trio.runtime.job.input_schemas import input_schema as schema_given
 from arcp_trio.wire.agent_ref import AgentRef, parse_agent_ref
 from arcp_trio.wire.errors import AgentNotAvailable, AgentVersionNotAvailable, InvalidRequest
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import Json, JsonObject, loads
+from arcp_trio.wire.json_schema import JsonSchema
 from arcp_trio.wire.messages import AgentInfo
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ _A = TypeVar("_A", bound=AsyncioAgentFunction)
 _CONTEXTS: Final = {"trio": "JobContext", "asyncio": "AsyncioContext", None: "BlockingContext"}
 
 
+def _read_schema(agent: Agent) -> JsonSchema | None:
+    return None if agent.input_schema is None else JsonSchema(agent.input_schema)
+
+
 @attrs.frozen
 class Agent:
     """An agent in one version."""
@@ -49,11 +55,26 @@ class Agent:
     """Whether it runs in a worker process; None leaves that to the options of `serve`."""
     durable: bool = False
     """Whether it is called again after a restart."""
+    input_schema: JsonObject | None = attrs.field(default=None, hash=False)
+    """What its input must be, in JSON Schema; None takes any JSON."""
+    _input: JsonSchema | None = attrs.field(
+        init=False, eq=False, repr=False, default=attrs.Factory(_read_schema, takes_self=True)
+    )
 
     @property
     def ref(self) -> str:
         """`name@version`."""
         return f"{self.name}@{self.version}"
+
+    def check_input(self, data: bytes, path: str) -> None:
+        """Refuse an input, as JSON, that is not what the agent takes; it stands at `path`.
+
+        Raises:
+            InvalidRequest: names what is wrong with it, and where.
+        """
+        problem = None if self._input is None else self._input.problem(loads(data), path)
+        if problem is not None:
+            raise InvalidRequest(problem)
 
     @property
     def contained(self) -> bool:
@@ -101,6 +122,7 @@ class Agents:
         loop: Literal["trio"] = "trio",
         process: bool | None = None,
         durable: bool = False,
+        input_schema: Mapping[str, Json] | type[Any] | None = None,
     ) -> Callable[[_F], _F]: ...
 
     @overload
@@ -113,6 +135,7 @@ class Agents:
         loop: Literal["asyncio"],
         process: bool | None = None,
         durable: bool = False,
+        input_schema: Mapping[str, Json] | type[Any] | None = None,
     ) -> Callable[[_A], _A]: ...
 
     def agent(
@@ -124,6 +147,7 @@ class Agents:
         loop: AgentLoop = "trio",
         process: bool | None = None,
         durable: bool = False,
+        input_schema: Mapping[str, Json] | type[Any] | None = None,
     ) -> Callable[[Any], Any]:
         """Register the function below as an agent.
 
@@ -137,19 +161,25 @@ class Agents:
         With `durable=True` its jobs survive the runtime: after a restart the agent is called again,
         and what it did in steps (`JobContext.step`) is not done again.
 
+        With `input_schema`, a JSON Schema or an attrs class from which one is made, an input that
+        does not match is refused before there is a job, and clients are told what the agent takes.
+
         Raises:
-            ValueError: name and version are not of the grammar of §7.5, or are taken.
-            TypeError: this is not a function, or not one for that loop, or for a process.
+            ValueError: name and version are not of the grammar of §7.5, or are taken; or the schema
+                has a keyword that is not checked here.
+            TypeError: this is not a function, or not one for that loop, or for a process; or there
+                is no schema for the class.
         """
         if callable(name):
             raise TypeError('name the agent: @runtime.agent("name") above its function')
         _check_name(name, version)
         if loop not in ("trio", "asyncio"):
             raise ValueError(f'loop must be "trio" or "asyncio", not {loop!r}')
+        schema = _schema_of(f"agent {name}@{version}", input_schema)
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             loop_found = _loop_of(function, loop, f"agent {name}@{version}")
-            agent = Agent(name, version, function, loop_found, process, durable)
+            agent = Agent(name, version, function, loop_found, process, durable, schema)
             if process and agent.importable is None:
                 raise TypeError(agent.not_importable)
             self._register(agent, default=default)
@@ -232,6 +262,10 @@ class Agents:
         """Return the version that the bare name refers to."""
         return self._defaults.get(name) or next(reversed(self._versions[name]))
 
+    def input_schemas(self) -> dict[str, JsonObject]:
+        """Return what inputs must be, by `name@version`, of the agents that say so."""
+        return {agent.ref: agent.input_schema for agent in self if agent.input_schema is not None}
+
     def inventory(self) -> list[AgentInfo]:
         """Return what a welcome tells a client that negotiated `agent_versions` (§6.2)."""
         return [
@@ -252,6 +286,15 @@ def _check_name(name: str, version: str) -> None:
         raise ValueError(error.message) from None
     if ref != AgentRef(name, version):
         raise ValueError(f"{name!r} and {version!r} are not an agent name and version")
+
+
+def _schema_of(who: str, given: Mapping[str, Json] | type[Any] | None) -> JsonObject | None:
+    if given is None:
+        return None
+    try:
+        return schema_given(given)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"the input_schema of {who}: {error}") from None
 
 
 def _loop_of(function: Callable[..., Any], loop: AgentLoop, who: str) -> AgentLoop | None:

@@ -24,8 +24,8 @@ from arcp_trio.wire.questions import ALLOW, APPROVAL, DENY, QuestionBody
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.job.commands import AnswerTo
     from arcp_trio.runtime.job.job import Job
-    from arcp_trio.wire.messages import AnswerQuestion
 
 _NAMED: Final = 3
 """The targets that a prompt names; `targets` has all."""
@@ -46,7 +46,7 @@ class OpenApproval(OpenQuestion):
         add_event(self.job, "status", {"phase": APPROVAL, "message": self.body.prompt})
         super().announce()
 
-    def settle(self, said: AnswerQuestion, by: str) -> None:
+    def settle(self, said: AnswerTo) -> None:
         """Take a decision.
 
         Raises:
@@ -58,7 +58,7 @@ class OpenApproval(OpenQuestion):
             capability=self.capability,
             targets=self.targets,
             allowed=said.answer == ALLOW,
-            by=by,
+            by=said.by,
             reason=said.reason,
         )
         if said.scope == "job":

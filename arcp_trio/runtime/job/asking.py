@@ -19,18 +19,18 @@ from arcp_trio.runtime.job.durable.steps import begin
 from arcp_trio.runtime.job.events import give_way
 from arcp_trio.runtime.job.questions import ANSWER_PATH, OpenQuestion
 from arcp_trio.runtime.job.tools import OpenCall
-from arcp_trio.wire.answer_schema import AnswerSchema
 from arcp_trio.wire.errors import InvalidRequest, Unanswered, clip
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, dumps, is_object, loads, object_in
+from arcp_trio.wire.json_schema import JsonSchema
 from arcp_trio.wire.payloads import read, to_json
 from arcp_trio.wire.questions import HUMAN_ASK, QuestionBody
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.job.commands import AnswerTo
     from arcp_trio.runtime.job.job import Job
-    from arcp_trio.wire.messages import AnswerQuestion
 
 REMEMBERED: Final = "question"
 """The kind of memos of questions."""
@@ -43,7 +43,7 @@ class HumanQuestion(OpenQuestion):
     key: str
     """The key under which the job remembers it."""
     call: OpenCall
-    schema: AnswerSchema | None
+    schema: JsonSchema | None
     done: JsonObject = attrs.field(factory=dict[str, "JsonValue"])
     """The answer and who gave it, if anybody has."""
 
@@ -60,10 +60,10 @@ class HumanQuestion(OpenQuestion):
             body=body,
             deadline=deadline,
             call=OpenCall(job, body.question_id),
-            schema=None if body.schema is None else AnswerSchema(body.schema),
+            schema=None if body.schema is None else JsonSchema(body.schema),
         )
 
-    def settle(self, said: AnswerQuestion, by: str) -> None:
+    def settle(self, said: AnswerTo) -> None:
         """Take an answer, and tell it to all that watch the job, in one step.
 
         Raises:
@@ -73,7 +73,7 @@ class HumanQuestion(OpenQuestion):
         if said.scope is not None or said.reason is not None:
             raise InvalidRequest("only the answer to an approval has a scope or a reason")
         self._check(said.answer)
-        done: JsonObject = {"answer": said.answer, "by": by}
+        done: JsonObject = {"answer": said.answer, "by": said.by}
         value = self._value(done)
         self.job.memory.refuse_if_too_large(self.key, value)
         try:

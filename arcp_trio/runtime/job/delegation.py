@@ -200,10 +200,12 @@ def _wanted(
     core = parent.core
     refuse_if_ending(parent)
     found = _authorized(parent, agent)
+    data = dumps(input)
+    found.check_input(data, "$.input")
     asked = Lease.read(request, expires_at, now=core.clock.now())
     wanted = Wanted(
         agent=found,
-        input=dumps(input),
+        input=data,
         lease=_lease(parent, found, asked),
         max_runtime=None if max_runtime is None else _positive(max_runtime),
     )

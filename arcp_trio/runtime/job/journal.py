@@ -49,6 +49,7 @@ class Journal:
         self, jobs: Jobs, job_id: str, trace_id: str, session_id: str, above: Journal | None
     ) -> None:
         self.length = 0
+        self.trace_id = trace_id
         self.watches: dict[str, Watcher] = {}
         """The watches of the awake sessions that watch the job, by session id."""
         core = jobs.core

@@ -20,8 +20,8 @@ from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.questions import QUESTION, QuestionBody
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.job.commands import AnswerTo
     from arcp_trio.runtime.job.job import Job
-    from arcp_trio.wire.messages import AnswerQuestion
 
 ANSWER_PATH: Final = "$.payload.answer"
 """Where the answer stands in its message."""
@@ -59,7 +59,7 @@ class OpenQuestion(ABC):
             await self.answered.wait()
 
     @abstractmethod
-    def settle(self, said: AnswerQuestion, by: str) -> None:
+    def settle(self, said: AnswerTo) -> None:
         """Take an answer, in one step.
 
         Raises:

@@ -78,9 +78,9 @@ class Batch:
             self.promise(Promise(accepted))  # it observes the child, or was away when it began
             return
         job = self._live.get(job_id)
-        watch = Watch(self._session, job_id, job)
+        watch = Watch(self._session, job_id, None if job is None else job.journal)
         self.promise(Promise(accepted, watch))
-        watch.join_job()
+        watch.join_journal()
 
     def inline(self, tail: bytes) -> None:
         """Number a frame that is in no journal: it is for this session only."""
@@ -125,8 +125,8 @@ class Batch:
         self._end_run()
         record = self._record
         for watch in self._moved.values():
-            if watch.job is not None:
-                watch.job.journal.reader_moved()
+            if watch.journal is not None:
+                watch.journal.reader_moved()
         record.log_size.add(self._items)
         return AppendLog(
             session_id=record.id,
@@ -140,11 +140,17 @@ class Batch:
             log_bytes=record.log_size.held,
         )
 
-    def job_that_goes_on(self) -> Job | None:
-        """Return a job whose terminal has no number here yet; one of this batch if possible."""
+    def job_that_goes_on(self) -> tuple[str, str] | None:
+        """Return a job whose terminal has no number here yet, and its trace.
+
+        It is one of this batch, if possible.
+        """
         watches = self._session.watches
         here = [watches[job_id] for job_id in reversed(self._moved) if job_id in watches]
-        return next((watch.job for watch in (*here, *watches.values()) if watch.job), None)
+        for watch in (*here, *watches.values()):
+            if watch.journal is not None:
+                return watch.job_id, watch.journal.trace_id
+        return None
 
     def _send(self, first_seq: int, tails: Sequence[bytes]) -> None:
         if self.series and bool(self.series[-1][0]) == bool(first_seq):

@@ -85,9 +85,10 @@ class Judge:
         submit = submission.submit
         key = None
         if submit.idempotency_key is not None:
-            digest = await self._compare(submission, fingerprint, submit)
+            digest = await self._look_at(submission, fingerprint, submit)
             key = IdempotencyKey(submit.idempotency_key, digest)
-        new = await accept(self._jobs, self._wanted(submission), _source(submission, key))
+        wanted = await self._look_at(submission, self._wanted, submission)
+        new = await accept(self._jobs, wanted, _source(submission, key))
         await new.stored()
         return _new(submission, new)
 
@@ -104,10 +105,12 @@ class Judge:
             sandbox=constraints is not None and constraints.sandbox is not None,
         )
         agent = self._jobs.agents.resolve(submit.agent)
+        data = submit.input_text.text
+        agent.check_input(data, "$.payload.input")
         return Wanted(
             lease=granted(self._core, submission.session.principal, agent, asked),
             agent=agent,
-            input=submit.input_text.text,
+            input=data,
             max_runtime=submit.max_runtime_sec,
         )
 
@@ -122,7 +125,7 @@ class Judge:
 
         For another session the watch begins with the job's first event, while the job runs.
         """
-        if not await self._compare(submission, _is_same, submission.submit, known):
+        if not await self._look_at(submission, _is_same, submission.submit, known):
             raise DuplicateKey("this idempotency key came with other parameters before")
         session = submission.session
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
@@ -133,7 +136,7 @@ class Judge:
         job = self._jobs.live.get(known.job_id)
         if job is not None:
             job.submitters.add(session.id)  # even if the session was closed in between
-            watch = Watch(session, job.id, job, job.journal.first)
+            watch = Watch(session, job.id, job.journal, job.journal.first)
             return Decision(tail, watch, again=again)
         if row is not None and row.finished_at is None:
             row = await session.reads.job(known.job_id)  # it has ended since
@@ -148,14 +151,14 @@ class Judge:
             cursor = await session.reads.index_after(row.job_id, 0)
         return Decision(tail, Watch(session, row.job_id, None, cursor or 0), again=again)
 
-    async def _compare(
-        self, submission: Submission, compare: Callable[[*_Ts], _T], *values: *_Ts
+    async def _look_at(
+        self, submission: Submission, look: Callable[[*_Ts], _T], *values: *_Ts
     ) -> _T:
         """Look at the parameters of a submit; at large ones in the principal's turn."""
         if not submission.submit.is_large:
-            return compare(*values)
+            return look(*values)
         async with self._core.long_steps.turn(submission.session.principal):
-            return compare(*values)
+            return look(*values)
 
 
 def _is_same(submit: Submit, known: KeyRow) -> bool:
@@ -168,7 +171,7 @@ def _is_same(submit: Submit, known: KeyRow) -> bool:
 
 
 def _new(submission: Submission, new: NewJob) -> Decision:
-    return Decision(new.tail, Watch(submission.session, new.job.id, new.job), new)
+    return Decision(new.tail, Watch(submission.session, new.job.id, new.job.journal), new)
 
 
 def _source(submission: Submission, key: IdempotencyKey | None) -> JobSource:

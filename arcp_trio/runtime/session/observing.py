@@ -75,15 +75,16 @@ class Observing:
 
     def _begin(self, request: Request, row: JobRow, job: Job | None, cursor: int | None) -> None:
         session = self._session
-        length = row.length if job is None else job.journal.length
+        journal = None if job is None else job.journal
+        length = row.length if journal is None else journal.length
         watch: Watch | None = None
         if not self._has(row, job):
             cursor = length if cursor is None else cursor
-            if job is not None:
-                cursor = max(cursor, job.journal.first)
+            if journal is not None:
+                cursor = max(cursor, journal.first)
             if cursor < length or (job is not None and not job.ended):
                 self._check_room()
-                watch = Watch(session, row.job_id, job, cursor, observer=True)
+                watch = Watch(session, row.job_id, journal, cursor, observer=True)
         accepted = loads_object(row.accepted)
         replayed = 0 if watch is None else length - watch.cursor
         subscribed = Subscribed(
@@ -107,7 +108,7 @@ class Observing:
             return
         session.tell(Promise(tail, watch))
         session.subscriptions[row.job_id] = watch
-        watch.join_job()
+        watch.join_journal()
 
     def _has(self, row: JobRow, job: Job | None) -> bool:
         """Whether the session gets, or got, the job's events without a subscription."""

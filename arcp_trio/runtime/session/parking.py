@@ -1,70 +1,72 @@
-"""The sessions that are parked: until when each can be resumed, and how many a principal has."""
+"""What has the sessions that are not awake, until they are resumed or their windows end."""
 
 from __future__ import annotations
 
-import heapq
-import math
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from arcp_trio.store.writes import DropSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.record import Record
+    from arcp_trio.runtime.session.session import Session
+    from arcp_trio.store.records import SessionRow
+
+log = logging.getLogger(__name__)
+
+Check: TypeAlias = "Callable[[Record], Awaitable[None]]"
+"""Raises an error if a session with this record is not to be woken."""
+
 
 @attrs.frozen
-class Parked:
-    """A session that is only a row in the store."""
+class Unparked:
+    """A session that is parked no longer, and that the caller has to wake or to park again."""
 
-    deadline: float
-    """The end of its window."""
-    principal: str
+    row: SessionRow
+    window_ends: float
+    """On Trio's clock: see `Session.window_ends`."""
 
 
-class Parking:
-    """Parked sessions by id, by principal, and by the end of their windows (§6.3)."""
+class Parking(ABC):
+    """Has the sessions that are not awake (§6.3)."""
 
-    def __init__(self, most_each: int) -> None:
-        self._most_each = most_each
-        self._parked: dict[str, Parked] = {}
-        self._deadlines: list[tuple[float, str]] = []
-        """A heap; an entry counts only if its session is still parked until that time."""
-        self._of_principal: dict[str, dict[str, None]] = {}
-        """Ids by principal, oldest first."""
+    def __init__(self, core: Core, jobs: Jobs) -> None:
+        self._core = core
+        self._jobs = jobs
 
+    @abstractmethod
     def __len__(self) -> int:
-        return len(self._parked)
+        """Return how many there are, as far as this runtime knows."""
 
-    def add(self, session_id: str, parked: Parked) -> str | None:
-        """Park a session; return the id of the one that its principal has to lose for it."""
-        self._parked[session_id] = parked
-        heapq.heappush(self._deadlines, (parked.deadline, session_id))
-        siblings = self._of_principal.setdefault(parked.principal, {})
-        siblings[session_id] = None
-        if len(siblings) <= self._most_each:
-            return None
-        oldest = next(iter(siblings))
-        self.remove(oldest)
-        return oldest
+    @abstractmethod
+    async def take(self, session_id: str, check: Check) -> Unparked | None:
+        """Take a session out if it passes `check`; if not, nothing about it changes.
 
-    def remove(self, session_id: str) -> Parked | None:
-        """Return a session that is to be parked no longer; None if it is not parked."""
-        parked = self._parked.pop(session_id, None)
-        if parked is not None:
-            siblings = self._of_principal[parked.principal]
-            del siblings[session_id]
-            if not siblings:
-                del self._of_principal[parked.principal]
-        return parked
+        Return None if there is no such session.
+        """
 
-    def remove_due(self, now: float) -> list[str]:
-        """Remove the sessions whose windows are over, and return their ids."""
-        due: list[str] = []
-        while self._deadlines and self._deadlines[0][0] <= now:
-            deadline, session_id = heapq.heappop(self._deadlines)
-            parked = self._parked.get(session_id)
-            if parked is not None and parked.deadline == deadline:
-                self.remove(session_id)
-                due.append(session_id)
-        return due
+    @abstractmethod
+    async def park(self, session: Session) -> None:
+        """Park a session that is needed in memory no longer, and of which everything is stored."""
 
-    @property
-    def next_deadline(self) -> float:
-        """The time at which the next window may end."""
-        return self._deadlines[0][0] if self._deadlines else math.inf
+    @abstractmethod
+    def park_all(self, principals: Mapping[str, str]) -> None:
+        """Park sessions that an earlier runtime left in the store, each for a full window."""
+
+    @abstractmethod
+    def drop_due(self) -> float:
+        """Drop the sessions whose windows are over; return when the next window may end."""
+
+    def drop(self, session_id: str, why: str) -> None:
+        """Forget a session. Its jobs run on, and their events stay in their journals."""
+        log.debug("session dropped", extra={"session_id": session_id, "why": why})
+        self._core.store.put(DropSession(session_id))
+        self._jobs.remove_submitter(session_id)

@@ -103,4 +103,4 @@ class Publisher:
             job = batch.job_that_goes_on()
             if job is not None:
                 self._pressed = True
-                batch.inline(back_pressure(job.id, job.trace_id, lag, self._clock.now()))
+                batch.inline(back_pressure(*job, lag, self._clock.now()))

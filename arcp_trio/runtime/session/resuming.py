@@ -16,6 +16,8 @@ from arcp_trio.wire.ids import resume_token, token_digest
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.session.attachment import Attachment
+    from arcp_trio.runtime.session.parking import Check
+    from arcp_trio.runtime.session.record import Record
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.sessions import Sessions
     from arcp_trio.store.interface import Store
@@ -28,17 +30,27 @@ def cannot_resume() -> ResumeWindowExpired:
     return ResumeWindowExpired("the session cannot be resumed from there")
 
 
-async def check_resume(store: Store, session: Session, digest: bytes, after_seq: int) -> None:
+async def check_resume(
+    store: Store, principal: str | None, digest: bytes, after_seq: int, record: Record
+) -> None:
     """Check that a token resumes a session at a number; the check itself changes nothing.
+
+    Args:
+        store: has the session's log.
+        principal: who the client acts for; None if the token alone says so.
+        digest: of the token.
+        after_seq: the number that the client has reached.
+        record: of the session.
 
     Raises:
         ResumeWindowExpired: it does not.
     """
-    record = session.record
-    reads = store.for_principal(session.principal, urgent=True)
-    covered = await reads.covers(session.id, after_seq)
+    if principal not in (None, record.principal) or not record.holds(digest):
+        raise cannot_resume()
+    reads = store.for_principal(record.principal, urgent=True)
+    covered = await reads.covers(record.id, after_seq)
     in_range = record.floor <= after_seq <= record.top
-    if session.lost is not None or not (covered and in_range and record.holds(digest)):
+    if not (covered and in_range and record.holds(digest)):
         raise cannot_resume()
 
 
@@ -47,7 +59,8 @@ class Resume:
     """A resume as a command of its session: one at a time; one that fails rotates no token."""
 
     sessions: Sessions
-    store: Store
+    check: Check
+    """Whether the client may resume the session from where it is."""
     attachment: Attachment
     peer: str
     digest: bytes
@@ -81,8 +94,8 @@ class Resume:
 
     async def _attach(self, session: Session) -> None:
         attachment, record = self.attachment, session.record
-        await check_resume(self.store, session, self.digest, self.after_seq)
-        if attachment.over:
+        await self.check(record)
+        if attachment.over or session.lost is not None:
             raise cannot_resume()
         if session.holder is None:
             self.sessions.refuse_if_full(session.principal)

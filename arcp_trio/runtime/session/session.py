@@ -60,6 +60,8 @@ class Session:
         """The order in which its submits are answered."""
         self.accepting: frozenset[str] = frozenset()  # costs nothing while it is empty
         """Jobs with a key whose acceptance is not in the log yet."""
+        self.asks = 0
+        """How many answers of other nodes it waits for."""
         self._holds = 0
         self._detached = Wake()
 
@@ -97,7 +99,7 @@ class Session:
         """End a subscription: later events are not sent, earlier ones may still come."""
         watch = self.subscriptions.pop(job_id, None)
         if watch is not None:
-            watch.leave_job()
+            watch.leave_journal()
             self.tell(Unwatch(watch))
 
     def with_secrets(self, tail: bytes, live: Mapping[str, Job]) -> bytes:
@@ -176,8 +178,8 @@ class Session:
         """Have the scribe number nothing: what the session is owed stays in the journals."""
         self.outbox.detach()
         for watch in self.watches.values():
-            if watch.job is not None:
-                watch.job.journal.reader_moved()
+            if watch.journal is not None:
+                watch.journal.reader_moved()
 
     async def left(self) -> None:
         """Wait until no connection is attached."""

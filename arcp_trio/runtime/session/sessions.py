@@ -14,7 +14,6 @@ from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.runtime.session.clerk import Clerk
 from arcp_trio.runtime.session.outbox import Leave
-from arcp_trio.runtime.session.parking import Parked, Parking
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.submission import Submissions
@@ -23,7 +22,7 @@ from arcp_trio.runtime.tasks import start_clean
 from arcp_trio.runtime.usage import serve_principal
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.records import SessionRow
-from arcp_trio.store.writes import DropSession, Expire, PutSession
+from arcp_trio.store.writes import Expire, PutSession
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.farewell import Farewell
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.attachment import Attachment
+    from arcp_trio.runtime.session.other_nodes import OtherNodes
+    from arcp_trio.runtime.session.parking import Check, Parking, Unparked
     from arcp_trio.store.queue import Group
 
 log = logging.getLogger(__name__)
@@ -42,17 +43,25 @@ SWEEP_SECONDS: Final = 5.0
 
 
 class Sessions:
-    """Sessions by id: one that is awake has tasks, one that is parked has a row and a deadline."""
+    """Sessions by id: one that is awake has tasks, one that is parked is only a row."""
 
-    def __init__(self, core: Core, jobs: Jobs, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        core: Core,
+        jobs: Jobs,
+        parking: Parking,
+        nursery: trio.Nursery,
+        others: OtherNodes | None = None,
+    ) -> None:
         self.jobs = jobs
+        self._others = others
         self._core = core
         self._nursery = nursery
         self._submissions = Submissions(core, jobs, nursery)
         self._awake: dict[str, Session] = {}
         self._between: dict[str, trio.Event] = {}
         """Sessions between awake and parked, not to be touched before their event is set."""
-        self._parking = Parking(core.limits.parked_sessions_per_principal)
+        self._parking = parking
         self._connected: Counter[str] = Counter()
 
     # -- awake
@@ -72,46 +81,50 @@ class Sessions:
         self._start(session)
         return session, self._core.store.put(PutSession(row))
 
-    async def wake(self, session_id: str) -> Session | None:
-        """Return a session, awake and held for the caller; None if there is no such session."""
+    async def wake(self, session_id: str, check: Check) -> Session | None:
+        """Return a session that passes `check`, awake and held for the caller.
+
+        Return None if there is no such session.
+        """
         while session_id in self._between:
             await self._between[session_id].wait()
         session = self._awake.get(session_id)
         if session is None:
-            return await self._wake_from_store(session_id)
+            return await self._wake_from_store(session_id, check)
         session.hold()
+        try:
+            await check(session.record)
+        except BaseException:
+            session.release()
+            raise
+        if session.lost is not None:
+            session.release()
+            return None
         return session
 
-    async def _wake_from_store(self, session_id: str) -> Session | None:
-        # From here on its window cannot end: a resume that has begun wins (§6.3).
-        parked = self._parking.remove(session_id)
-        if parked is None:
-            return None
-        if parked.deadline <= trio.current_time():
-            self._drop(session_id, "its window is over")
-            return None
+    async def _wake_from_store(self, session_id: str, check: Check) -> Session | None:
         between = self._between[session_id] = trio.Event()
         try:
-            reads = self._core.store.for_principal(parked.principal, urgent=True)
-            row = await reads.session(session_id)
-            assert row is not None, "what is parked is stored"
-            session = Session(self._core, row, parked.deadline)
-            for job_id, cursor in row.watches.items():
-                job = self.jobs.live.get(job_id)
-                observer = job_id in row.observed
-                watch = session.watches[job_id] = Watch(session, job_id, job, cursor, observer)
-                if observer:
-                    session.subscriptions[job_id] = watch
-                watch.join_job()
-            self._start(session)
-        except BaseException:
-            self._park(session_id, parked)
-            raise
-        else:
-            return session
+            unparked = await self._parking.take(session_id, check)
+            return None if unparked is None else self._restore(unparked)
         finally:
             del self._between[session_id]
             between.set()
+
+    def _restore(self, unparked: Unparked) -> Session:
+        """Start a session with what its row has."""
+        row = unparked.row
+        session = Session(self._core, row, unparked.window_ends)
+        for job_id, cursor in row.watches.items():
+            job = self.jobs.live.get(job_id)
+            observer = job_id in row.observed
+            journal = None if job is None else job.journal
+            watch = session.watches[job_id] = Watch(session, job_id, journal, cursor, observer)
+            if observer:
+                session.subscriptions[job_id] = watch
+            watch.join_journal()
+        self._start(session)
+        return session
 
     def _start(self, session: Session) -> None:
         """Start a session's tasks, and hold it for the caller."""
@@ -126,7 +139,7 @@ class Sessions:
         try:
             async with trio.open_nursery() as nursery:
                 with session.inbox.clerk_starts_by(partial(self._start_clerk, session, nursery)):
-                    await Scribe(core, self.jobs, session).run()
+                    await Scribe(core, self.jobs, session, self._others).run()
                     self._begin_to_part(session)
                 nursery.cancel_scope.cancel(reason="nobody needs the session awake")
         except Exception:
@@ -139,57 +152,38 @@ class Sessions:
                 await session.left()  # so that no second session of this id exists
         # A session that wakes is read from its row, which must have everything by then.
         await core.store.flushed()
-        self._part(session)
+        await self._part(session)
 
     def _start_clerk(self, session: Session, nursery: trio.Nursery) -> None:
-        clerk = Clerk(self._core, self.jobs, session, self._submissions)
+        clerk = Clerk(self._core, self.jobs, session, self._submissions, self._others)
         nursery.start_soon(clerk.run, name=f"clerk of {session.id}")
 
     def _begin_to_part(self, session: Session) -> None:
         del self._awake[session.id]
         self._between[session.id] = trio.Event()
         for watch in session.watches.values():
-            watch.leave_job()
+            watch.leave_journal()
 
-    def _part(self, session: Session) -> None:
+    async def _part(self, session: Session) -> None:
         session.inbox.close()
         session.outbox.close()
-        if session.lost is not None:
-            self._drop(session.id, session.lost)
+        if session.lost is None:
+            await self._parking.park(session)
         else:
-            window = self._core.limits.resume_window_seconds
-            now = trio.current_time()
-            deadline = session.window_ends or now + window
-            log.debug("session parked", extra=session.facts | {"seconds": round(deadline - now, 3)})
-            self._park(session.id, Parked(deadline, session.principal))
+            self._parking.drop(session.id, session.lost)
         self._between.pop(session.id).set()
 
     # -- parked
 
     def park_all(self, principals: Mapping[str, str]) -> None:
-        """Park sessions that an earlier runtime left in the store, each for a full window."""
-        deadline = trio.current_time() + self._core.limits.resume_window_seconds
-        for session_id, principal in principals.items():
-            self._park(session_id, Parked(deadline, principal))
-
-    def _park(self, session_id: str, parked: Parked) -> None:
-        oldest = self._parking.add(session_id, parked)
-        if oldest is not None:
-            self._drop(oldest, "parked_sessions_per_principal")
-
-    def _drop(self, session_id: str, why: str) -> None:
-        """Forget a session. Its jobs run on, and their events stay in their journals."""
-        log.debug("session dropped", extra={"session_id": session_id, "why": why})
-        self._core.store.put(DropSession(session_id))
-        self.jobs.remove_submitter(session_id)
+        """Park sessions that an earlier runtime left in the store."""
+        self._parking.park_all(principals)
 
     async def sweep(self) -> None:
         """Drop sessions whose window is over, and what is past its retention, until cancelled."""
         core = self._core
         while True:
-            now = trio.current_time()
-            for session_id in self._parking.remove_due(now):
-                self._drop(session_id, "its window is over")
+            next_window = self._parking.drop_due()
             core.wrong_tokens.forget()
             wall = core.clock.now()
             expired = core.store.put(
@@ -202,7 +196,7 @@ class Sessions:
                     bytes_total=core.limits.stored_bytes_total,
                 )
             )
-            with trio.move_on_at(min(self._parking.next_deadline, now + SWEEP_SECONDS)):
+            with trio.move_on_at(min(next_window, trio.current_time() + SWEEP_SECONDS)):
                 await expired.committed()
                 await self._count_stored()
                 await core.store.much_written()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -44,8 +44,9 @@ class Submission:
 
     @property
     def needs_no_wait(self) -> bool:
-        """Whether the submit can be decided with no look into the store and no credentials."""
-        return self.submit.idempotency_key is None and not self.wants_credentials
+        """Whether it can be decided without the store, credentials, or a look at a large input."""
+        submit = self.submit
+        return submit.idempotency_key is None and not self.wants_credentials and not submit.is_large
 
 
 class Submissions:
@@ -133,7 +134,7 @@ class Submissions:
         if submission.claim is not None:
             session.acceptance_begun(watch.job_id)
         session.tell(Promise(decision.tail, watch))
-        watch.join_job()
+        watch.join_journal()
         if decision.new is not None:
             decision.new.start_once_stored()
             session.workload.count_until_stored(decision.new.group)
@@ -151,6 +152,24 @@ class Submissions:
         try:
             await place.turn()
             act()
+        finally:
+            place.leave()
+            session.release()
+
+    def keep_place(self, session: Session, ask: Callable[[], Awaitable[None]]) -> None:
+        """Have submits, and requests `in_turn`, wait until `ask` has returned."""
+        session.hold()
+        session.asks += 1
+        place = session.line.take_place()
+        self._nursery.start_soon(self._keep_place, session, place, ask, name="ask another node")
+
+    async def _keep_place(
+        self, session: Session, place: Place, ask: Callable[[], Awaitable[None]]
+    ) -> None:
+        try:
+            await ask()
+            session.asks -= 1
+            await place.turn()
         finally:
             place.leave()
             session.release()

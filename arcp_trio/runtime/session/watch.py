@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.job.journal import Watcher
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.store.records import Entry
+
+
+class Written(Protocol):
+    """A journal to which entries may be added, as its watches know it."""
+
+    watches: dict[str, Watcher]
+    """The watches of the awake sessions that watch the job, by session id."""
+
+    @property
+    def trace_id(self) -> str:
+        """The job's trace."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """How many entries the journal was given."""
+        ...
+
+    def reader_moved(self) -> None:
+        """Notice that a watch moved on or left."""
+        ...
 
 
 @attrs.define(eq=False)
@@ -21,7 +42,7 @@ class Watch:
 
     session: Session
     job_id: str
-    job: Job | None
+    journal: Written | None
     """None for a job that has ended and is only in the store."""
     cursor: int = 0
     observer: bool = False
@@ -44,28 +65,28 @@ class Watch:
     @property
     def owed(self) -> int:
         """How many entries the session is owed; of an ended job at least the terminal."""
-        return 1 if self.job is None else self.job.journal.length - self.cursor
+        return 1 if self.journal is None else self.journal.length - self.cursor
 
     def skip_to_terminal(self) -> None:
         """Have the session owed nothing but the terminal; the job has ended."""
-        if self.job is not None:
-            self.cursor = self.job.journal.length - 1
+        if self.journal is not None:
+            self.cursor = self.journal.length - 1
 
     def end(self) -> None:
         """Stop watching: the session is owed nothing more of the job."""
         for kept in (self.session.watches, self.session.subscriptions):
             if kept.get(self.job_id) is self:
                 del kept[self.job_id]
-        self.leave_job()
+        self.leave_journal()
 
-    def join_job(self) -> None:
-        """Have the job send hints to the session, if it has not ended."""
-        if self.job is not None:
-            self.job.journal.watches[self.session.id] = self
+    def join_journal(self) -> None:
+        """Have the journal send hints to the session, if its job has not ended."""
+        if self.journal is not None:
+            self.journal.watches[self.session.id] = self
 
-    def leave_job(self) -> None:
-        """Have the job neither send hints to the session nor wait for it."""
-        journal = None if self.job is None else self.job.journal
+    def leave_journal(self) -> None:
+        """Have the journal neither send hints to the session nor wait for it."""
+        journal = self.journal
         if journal is not None and journal.watches.get(self.session.id) is self:
             del journal.watches[self.session.id]
             journal.reader_moved()

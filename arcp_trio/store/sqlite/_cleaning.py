@@ -8,10 +8,10 @@ from time import perf_counter
 from typing import Final
 
 from arcp_trio.store.first_numbers import Run, end_index, extend
+from arcp_trio.store.packing import numbered_in, pack_runs, unpack_runs
+from arcp_trio.store.snapshot import EVERYTHING
 from arcp_trio.store.sqlite import _durable
 from arcp_trio.store.sqlite._file import transaction
-from arcp_trio.store.sqlite._packing import numbered_in, pack_runs, unpack_runs
-from arcp_trio.store.sqlite._schema import EVERYTHING
 
 PIECE_SECONDS: Final = 0.003
 """How long a piece may take, about: a commit that comes meanwhile waits as much longer."""

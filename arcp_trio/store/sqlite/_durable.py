@@ -7,7 +7,7 @@ from typing import Final
 
 from arcp_trio.store.interface import Said
 from arcp_trio.store.memos import Durability, JournalExtent, Memo, digests
-from arcp_trio.store.sqlite._packing import pack_digests, unpack_digests, unpack_entries
+from arcp_trio.store.packing import pack_digests, unpack_digests, unpack_entries
 from arcp_trio.store.writes import KeepMemo, KeepRun, KeepSpent
 
 _PIECE_ROWS: Final = 64

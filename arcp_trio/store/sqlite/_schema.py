@@ -11,9 +11,6 @@ from arcp_trio.store.sqlite._schema_shares import SHARES, STORED_BYTES
 APPLICATION_ID: Final = 0x41524350
 """`ARCP` in ASCII: marks a SQLite file as a store."""
 
-EVERYTHING: Final = 2**62
-"""A bound above every index of a journal and every place of a log."""
-
 # The tables:
 #
 # - journal: a job's entries, packed, a batch in each row.

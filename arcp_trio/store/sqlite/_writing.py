@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from arcp_trio.store.packing import pack_entries
 from arcp_trio.store.records import Entry
 from arcp_trio.store.sqlite import _durable, _writing_jobs, _writing_sessions
-from arcp_trio.store.sqlite._packing import pack_entries
 from arcp_trio.store.writes import (
     AcceptJob,
     AddSubmitter,

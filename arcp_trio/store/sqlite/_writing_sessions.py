@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from arcp_trio.store.packing import pack_items
 from arcp_trio.store.records import Range
-from arcp_trio.store.sqlite._packing import pack_items
-from arcp_trio.store.sqlite._schema import EVERYTHING
+from arcp_trio.store.snapshot import EVERYTHING
 from arcp_trio.store.writes import AppendLog, DropSession, MoveFloor, PutSession, RotateToken
 
 

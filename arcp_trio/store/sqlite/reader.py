@@ -18,12 +18,12 @@ from arcp_trio.rounds import Rounds
 from arcp_trio.store.errors import OtherVersion, StoreError
 from arcp_trio.store.interface import Owed, Reads, Replay, Said
 from arcp_trio.store.job_query import JobQuery
+from arcp_trio.store.looking import Coverage, NumberSearch
 from arcp_trio.store.memos import Memo
 from arcp_trio.store.records import JobRow, KeyRow, NumberedTail, Recovered, SessionRow
 from arcp_trio.store.replaying import ReplayPlace
 from arcp_trio.store.sqlite import _durable, _file, _listing, _rows, _schema
-from arcp_trio.store.sqlite._looking import Coverage, NumberSearch
-from arcp_trio.store.sqlite._snapshot import Snapshot
+from arcp_trio.store.sqlite._snapshot import SqliteSnapshot
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -104,7 +104,7 @@ class SqliteReader(Reads):
 
     async def index_after(self, job_id: str, seq: int) -> int | None:
         search = NumberSearch(job_id, seq)
-        while await self._read(search.look):
+        while await self._read(lambda db: search.look(SqliteSnapshot(db))):
             pass
         return None if search.found is None else max(search.found, search.base)
 
@@ -113,7 +113,7 @@ class SqliteReader(Reads):
 
     async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
         cursors = dict(cursors)  # the caller's may change while the thread reads
-        return await self._read(lambda db: Snapshot(db).owed(cursors, entries, size))
+        return await self._read(lambda db: SqliteSnapshot(db).owed(cursors, entries, size))
 
     async def memos(self, job_id: str) -> Sequence[Memo]:
         return await self._read(_durable.memos, job_id)
@@ -126,7 +126,7 @@ class SqliteReader(Reads):
 
     async def covers(self, session_id: str, after: int) -> bool:
         coverage = Coverage(session_id, after)
-        while await self._read(coverage.look):
+        while await self._read(lambda db: coverage.look(SqliteSnapshot(db))):
             pass
         return coverage.complete
 
@@ -155,7 +155,7 @@ class _SqliteReplay:
     async def next(self, frames: int, size: int) -> _Frames:
         if self._place.over:
             return ()
-        return await self._read(lambda db: self._place.read(Snapshot(db), frames, size))
+        return await self._read(lambda db: self._place.read(SqliteSnapshot(db), frames, size))
 
 
 @asynccontextmanager

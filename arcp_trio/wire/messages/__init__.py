@@ -53,6 +53,7 @@ from arcp_trio.wire.messages.session import (
     RuntimeCapabilities,
     SessionResume,
     Welcome,
+    WelcomeExtras,
 )
 from arcp_trio.wire.payloads import read, to_json
 
@@ -99,6 +100,7 @@ __all__ = [
     "Unsubscribe",
     "WaitingFor",
     "Welcome",
+    "WelcomeExtras",
     "decode_payload",
     "parse",
     "payload_bytes",

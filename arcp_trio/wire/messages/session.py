@@ -110,6 +110,14 @@ class RuntimeCapabilities:
 
 
 @attrs.frozen(kw_only=True)
+class WelcomeExtras:
+    """What a runtime of this project says in its welcome beyond §6.2."""
+
+    input_schemas: dict[str, JsonObject] | None = None
+    """What the inputs of agents must be, in JSON Schema, by `name@version`."""
+
+
+@attrs.frozen(kw_only=True)
 class Welcome:
     """The answer to a hello (§6.2)."""
 
@@ -122,6 +130,7 @@ class Welcome:
     heartbeat_interval_sec: float | None = None
     accepted_at: str | None = None
     capabilities: RuntimeCapabilities | None = None
+    extras: WelcomeExtras | None = attrs.field(default=None, metadata={WIRE_NAME: VENDOR})
 
 
 @attrs.frozen(kw_only=True)

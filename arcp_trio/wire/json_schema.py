@@ -1,7 +1,7 @@
-"""What an answer to a question must be: the part of JSON Schema that agents may ask with.
+"""What the answer to a question, or an agent's input, must be: a part of JSON Schema.
 
-A schema is made into checks once. A check stops at the first problem and looks at each part of an
-answer once, so that an answer takes time by its size, whatever the schema is.
+A schema is made into checks once. A check stops at the first problem and looks at each part of a
+value once, so that a value takes time by its size, whatever the schema is.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _DESCRIBES: Final = frozenset(
 """Keywords that only describe."""
 
 
-class AnswerSchema:
-    """The schema of a question. `problem` says what is wrong with an answer."""
+class JsonSchema:
+    """What a value must be. `problem` says what is wrong with one."""
 
     def __init__(self, schema: JsonObject) -> None:
         """Read a schema, which is JSON.
@@ -42,9 +42,9 @@ class AnswerSchema:
         """
         self._check = _check_of(schema, "schema")
 
-    def problem(self, answer: JsonValue, path: str) -> str | None:
-        """Return the first problem of the answer, which stands at `path`; None if it is valid."""
-        return self._check(answer, path)
+    def problem(self, value: JsonValue, path: str) -> str | None:
+        """Return the first problem of the value, which stands at `path`; None if it is valid."""
+        return self._check(value, path)
 
 
 # -- reading a schema
@@ -270,6 +270,24 @@ def _items(schema: JsonObject, place: str) -> _Check:
     return check
 
 
+def _min_items(schema: JsonObject, place: str) -> _Check:
+    least = _length(schema, "minItems", place)
+    return lambda value, path: (
+        f"expected at least {least} items @ {path}"
+        if isinstance(value, list) and len(value) < least
+        else None
+    )
+
+
+def _max_items(schema: JsonObject, place: str) -> _Check:
+    most = _length(schema, "maxItems", place)
+    return lambda value, path: (
+        f"expected at most {most} items @ {path}"
+        if isinstance(value, list) and len(value) > most
+        else None
+    )
+
+
 _KEYWORDS: Final[Mapping[str, Callable[[JsonObject, str], _Check]]] = {
     "type": _type,
     "enum": _enum,
@@ -277,10 +295,12 @@ _KEYWORDS: Final[Mapping[str, Callable[[JsonObject, str], _Check]]] = {
     "properties": _properties,
     "required": _required,
     "additionalProperties": _additional,
+    "minItems": _min_items,
+    "maxItems": _max_items,
     "items": _items,
     "minimum": _minimum,
     "maximum": _maximum,
     "minLength": _min_length,
     "maxLength": _max_length,
 }
-"""The keywords that constrain an answer, each with what reads it, in the order of the checks."""
+"""The keywords that constrain a value, each with what reads it, in the order of the checks."""

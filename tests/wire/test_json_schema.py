@@ -1,4 +1,4 @@
-"""The part of JSON Schema in which agents say what an answer must be, against a slow model."""
+"""The part of JSON Schema in which agents say what a value must be, against a slow model."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio import Json
-from arcp_trio.wire.answer_schema import AnswerSchema
 from arcp_trio.wire.json import JsonValue
+from arcp_trio.wire.json_schema import JsonSchema
 
 SCALARS: Final = st.one_of(
     st.none(),
@@ -56,6 +56,8 @@ def schemas_of(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
         "maximum": st.sampled_from([-1, 0, 1.5]),
         "minLength": st.integers(0, 3),
         "maxLength": st.integers(0, 3),
+        "minItems": st.integers(0, 3),
+        "maxItems": st.integers(0, 3),
         "title": st.just("a title"),
         "examples": st.just([1]),
     }
@@ -115,6 +117,8 @@ def holds(keyword: str, schema: Mapping[str, Json], value: Json) -> bool:
     """Return whether one keyword of a schema accepts a value."""
     if is_object(value) and keyword in ("required", "properties", "additionalProperties"):
         return holds_of_object(keyword, schema, value)
+    if is_list(value) and keyword in ("items", "minItems", "maxItems"):
+        return holds_of_array(keyword, schema[keyword], value)
     wanted = schema[keyword]
     match keyword:
         case "type":
@@ -133,10 +137,15 @@ def holds(keyword: str, schema: Mapping[str, Json], value: Json) -> bool:
             return bool(len(value) >= wanted)
         case "maxLength" if isinstance(value, str):
             return bool(len(value) <= wanted)
-        case "items" if is_list(value):
-            return all(valid(each, wanted) for each in value)
         case _:
             return True
+
+
+def holds_of_array(keyword: str, wanted: Json, value: list[Json]) -> bool:
+    """Return whether a keyword that is about arrays accepts one."""
+    if keyword == "items":
+        return all(valid(each, wanted) for each in value)
+    return bool(len(value) >= wanted if keyword == "minItems" else len(value) <= wanted)
 
 
 def holds_of_object(keyword: str, schema: Mapping[str, Json], value: Mapping[str, Json]) -> bool:
@@ -153,7 +162,7 @@ def holds_of_object(keyword: str, schema: Mapping[str, Json], value: Mapping[str
 @given(schemas_of(SCHEMAS), VALUES)
 def test_it_decides_as_the_specification_does(schema: Json, value: Json) -> None:
     """Any schema of the supported keywords accepts exactly the values that it should."""
-    problem = AnswerSchema(schema).problem(value, "$")
+    problem = JsonSchema(schema).problem(value, "$")
     assert (problem is None) is valid(value, schema), problem
     assert problem is None or " @ $" in problem
 
@@ -162,8 +171,8 @@ def test_it_decides_as_the_specification_does(schema: Json, value: Json) -> None
 def test_a_const_is_its_own_value(value: Json) -> None:
     """A value is equal to itself, also after it was written and read."""
     again = json.loads(json.dumps(value))
-    assert AnswerSchema({"const": value}).problem(again, "$") is None
-    assert AnswerSchema({"enum": [[value]]}).problem([again], "$") is None
+    assert JsonSchema({"const": value}).problem(again, "$") is None
+    assert JsonSchema({"enum": [[value]]}).problem([again], "$") is None
 
 
 @pytest.mark.parametrize(
@@ -176,12 +185,14 @@ def test_a_const_is_its_own_value(value: Json) -> None:
         ({"additionalProperties": False}, {"x": 1}, "expected nothing @ $.x"),
         ({"properties": {"a": {"items": {"minimum": 2}}}}, {"a": [3, 1]}, "at least 2 @ $.a[1]"),
         ({"minLength": 2}, "é", "expected at least 2 characters @ $"),
+        ({"items": {"minItems": 1}}, [[]], "expected at least 1 items @ $[0]"),
+        ({"maxItems": 1}, [1, 2], "expected at most 1 items @ $"),
         ({"maxLength": 2}, "abc", "expected at most 2 characters @ $"),
     ],
 )
 def test_a_problem_says_what_and_where(schema: Json, value: Json, problem: str) -> None:
     """The first problem of an answer is told with its place."""
-    told = AnswerSchema(schema).problem(value, "$")
+    told = JsonSchema(schema).problem(value, "$")
     assert told is not None
     assert problem in told
 
@@ -214,12 +225,12 @@ def test_a_problem_says_what_and_where(schema: Json, value: Json, problem: str) 
 def test_a_schema_that_cannot_be_read(schema: Json, text: str) -> None:
     """A keyword that is not supported, or that has a wrong value, is named with its place."""
     with pytest.raises(ValueError, match=re.escape(text)):
-        AnswerSchema(schema)
+        JsonSchema(schema)
 
 
 def test_a_large_answer_takes_time_by_its_size() -> None:
     """The work for an answer of 20,000 items does not grow with the 10,000 in the enum."""
-    schema = AnswerSchema({"items": {"enum": [f"option {n}" for n in range(10_000)]}})
+    schema = JsonSchema({"items": {"enum": [f"option {n}" for n in range(10_000)]}})
     answer: list[JsonValue] = [f"option {n % 10_000}" for n in range(20_000)]
     before = time.process_time()
     assert schema.problem(answer, "$") is None

@@ -1,0 +1,75 @@
+"""The versions of the schema: how it is made, migrated, and opened to the role of the nodes."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from psycopg import Connection, sql
+
+from arcp_trio.store.postgres._tables import TABLES
+from arcp_trio.store.postgres._triggers import TRIGGERS
+
+Database: TypeAlias = Connection[tuple[Any, ...]]
+"""A connection whose rows are tuples."""
+
+OLDEST_SERVER: Final = 140000
+"""The oldest version of PostgreSQL that will do, as the server gives it."""
+
+EVERYTHING: Final = 2**62
+"""A bound above every index of a journal and every place of a log."""
+
+MIGRATIONS: Final[list[tuple[str, ...]]] = [(*TABLES, *TRIGGERS)]
+"""Item n makes version n + 1 out of version n. Never edit a released one; append another."""
+
+OLDEST_WRITERS: Final = [1]
+"""The oldest version that may still write once version n + 1 is there: one that expands only leaves
+it as it was, one that contracts raises it."""
+
+MIGRATING: Final = 0x41524350
+"""The advisory lock under which a schema is made or migrated, `ARCP` in ASCII."""
+
+
+def versions(db: Database) -> tuple[int, int] | None:
+    """Read the version of the schema and its oldest writer; None without a schema of ours.
+
+    The search path is the schema alone.
+    """
+    known = db.execute(
+        "SELECT 1 FROM pg_catalog.pg_attribute WHERE attrelid = pg_catalog.to_regclass('schema')"
+        " AND attname = 'oldest_writer'"
+    ).fetchone()
+    if known is None:
+        return None
+    return db.execute("SELECT version, oldest_writer FROM schema").fetchone()
+
+
+def migrate(db: Database, schema: str) -> None:
+    """Make the schema, or migrate it to this version, within the caller's transaction."""
+    db.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
+    db.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+    db.execute(sql.SQL("SET LOCAL search_path = {}, pg_temp").format(sql.Identifier(schema)))
+    found = versions(db)
+    for statements in MIGRATIONS[0 if found is None else found[0] :]:
+        for statement in statements:
+            db.execute(statement.encode())
+    db.execute(
+        "INSERT INTO schema (one, version, oldest_writer) VALUES (true, %s, %s)"
+        " ON CONFLICT (one) DO UPDATE SET version = excluded.version,"
+        " oldest_writer = excluded.oldest_writer",
+        (len(MIGRATIONS), OLDEST_WRITERS[-1]),
+    )
+
+
+def grant(db: Database, schema: str, role: str) -> None:
+    """Let a role read and write rows of the schema, and nothing else; make the role if need be."""
+    known = db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
+    if known is None:
+        db.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
+    for statement in (
+        "GRANT USAGE ON SCHEMA {schema} TO {role}",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+        "REVOKE INSERT, UPDATE, DELETE ON {schema}.schema FROM {role}",
+        "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role}",
+    ):
+        names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
+        db.execute(sql.SQL(statement).format(**names))

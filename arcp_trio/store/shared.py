@@ -1,0 +1,96 @@
+"""What an engine has besides, if several runtimes can share what it stores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+
+class OpenCommand(msgspec.Struct, frozen=True):
+    """What a node was asked to do by another one, and has not answered."""
+
+    id: int
+    """Its place among all commands of all nodes."""
+    kind: str
+    about: str
+    """The id of the job or of the session that it is about."""
+    body: bytes
+
+
+class Commands(ABC):
+    """What the nodes ask of each other, because only the node of a job or a session decides it.
+
+    `AskNode` asks, `AnswerNode` answers, and `DropAnswers` deletes what was answered.
+    """
+
+    @abstractmethod
+    async def open_commands(self) -> Sequence[OpenCommand]:
+        """Return what this node was asked and has not answered, in the order of the asking."""
+
+    @abstractmethod
+    async def answers(self) -> Mapping[int, bytes]:
+        """Return the answers to what this node has asked, by the number of the command."""
+
+    @abstractmethod
+    async def asked(self) -> None:
+        """Wait until there may be a command for this node, or an answer.
+
+        A wake-up can get lost: look now and then without one.
+        """
+
+    @abstractmethod
+    async def submitters(self, job_id: str) -> frozenset[str]:
+        """Return the sessions that may cancel a job: that submitted it, exist and are not closed.
+
+        A job that was delegated has those of the job above it, too.
+        """
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """How far a journal goes that any node may be writing."""
+
+    length: int
+    """How many entries it was given."""
+    finished: bool
+    """Whether the last of them is the terminal."""
+
+
+class Follows(ABC):
+    """Journals that other nodes write; `Follow` and `Unfollow` say which this node reads."""
+
+    @abstractmethod
+    async def moved(self) -> frozenset[str] | None:
+        """Wait until entries were added to journals that this node follows, and return their jobs.
+
+        None stands for all of them: nobody can tell which. A wake-up can get lost: look now and
+        then without one.
+        """
+
+    @abstractmethod
+    async def extents(self, job_ids: Collection[str]) -> Mapping[str, Extent]:
+        """Return how far these journals go; without those that are gone."""
+
+    @abstractmethod
+    async def cursor_elsewhere(self, job_ids: Sequence[str], session_id: str) -> int | None:
+        """Return how far a session that another node has awake has come in a job's journal.
+
+        The job is the first of `job_ids`; those that follow are above it, one after the other. None
+        if the session watches none of them, or no other node has it awake. A session that watches
+        only a job above has yet to read all.
+        """
+
+
+class Shared(Commands, Follows):
+    """What this node does and knows as one of several."""
+
+    @property
+    @abstractmethod
+    def node(self) -> int:
+        """The number of this node; no other start of any runtime has ever had it."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of this node; of all nodes that are not gone, it alone has it."""
