@@ -195,6 +195,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str
     accepted: bytes
     """The `job.accepted` payload without its `request_id`, as JSON."""
+    request_id: str | None = None
+    """The submit that the acceptance answers; kept only if several runtimes share the store."""
     created_at: float
     status: Status = Status.PENDING
     finished_at: float | None = None

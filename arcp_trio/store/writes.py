@@ -232,6 +232,26 @@ class DropAnswers(msgspec.Struct, eq=False):
     numbers: Sequence[int]
 
 
+class TakeSession(msgspec.Struct, eq=False):
+    """A parked session is to be this node's; refused if it is another one's by then, or gone."""
+
+    session_id: str
+
+
+class ReleaseSession(msgspec.Struct, eq=False):
+    """A session of this node is parked: from then on any node can take it."""
+
+    session_id: str
+    seconds: float
+    """How long it can be resumed, by the clock of the store."""
+
+
+class CloseSession(msgspec.Struct, eq=False):
+    """A client has closed its session: any session of its principal may cancel its jobs (§6.7)."""
+
+    session_id: str
+
+
 class Follow(msgspec.Struct, eq=False):
     """A node is to be woken when entries are added to the journal of a job."""
 
@@ -245,7 +265,16 @@ class Unfollow(msgspec.Struct, eq=False):
 
 
 SharedWrite: TypeAlias = (
-    Follow | Unfollow | Spend | KeepQuestions | AskNode | AnswerNode | DropAnswers
+    TakeSession
+    | ReleaseSession
+    | CloseSession
+    | Follow
+    | Unfollow
+    | Spend
+    | KeepQuestions
+    | AskNode
+    | AnswerNode
+    | DropAnswers
 )
 """A write that only engines know which several runtimes can share."""
 

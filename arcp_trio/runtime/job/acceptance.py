@@ -114,6 +114,7 @@ def _store(job: Job, source: JobSource) -> NewJob:
         session_id=job.session_id,
         trace_id=job.trace_id,
         accepted=accepted,
+        request_id=source.request_id,
         created_at=parse_rfc3339(rfc3339(now)),  # as it is shown, for filters to compare with
     )
     key = None

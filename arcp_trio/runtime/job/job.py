@@ -247,6 +247,10 @@ class Job:
         """Wait no longer for children."""
         self.children.abandon()
 
+    def cut_off(self) -> None:
+        """Wait no longer for the agent, which may be in a thread or a process."""
+        self._over.set()
+
     @property
     def agent_has_left(self) -> bool:
         """Whether the job has ended, or is suspended and its agent has stopped."""

@@ -33,6 +33,7 @@ from arcp_trio.wire.errors import ResumeWindowExpired
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.other_nodes import OtherNodes
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +53,9 @@ class Scribe:
     scribe number what is in the outbox in one step, before each group.
     """
 
-    def __init__(self, core: Core, jobs: Jobs, session: Session) -> None:
+    def __init__(self, core: Core, jobs: Jobs, session: Session, others: OtherNodes | None) -> None:
         self._session = session
+        self._others = others
         self._record = session.record
         self._outbox = session.outbox
         self._store = core.store
@@ -174,6 +176,8 @@ class Scribe:
             cursors = {job_id: watch.cursor for job_id, watch in session.watches.items()}
             try:
                 owed = await self._session.reads.owed(cursors, BATCH_FRAMES, BATCH_BYTES)
+                if self._others is not None and session.asks:
+                    await self._others.hear()  # what comes of a command follows its answer
             except JournalTrimmed as gone:
                 await self._give_up(gone)
                 return

@@ -60,6 +60,8 @@ class Session:
         """The order in which its submits are answered."""
         self.accepting: frozenset[str] = frozenset()  # costs nothing while it is empty
         """Jobs with a key whose acceptance is not in the log yet."""
+        self.asks = 0
+        """How many answers of other nodes it waits for."""
         self._holds = 0
         self._detached = Wake()
 
