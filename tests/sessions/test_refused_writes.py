@@ -35,7 +35,7 @@ class ContestedStore(PausingStore):
         self.rival_is_first = False
         """Another runtime stores a job under the next key, right before this one does."""
 
-    async def _commit(  # type: ignore[override] - other engines refuse nothing
+    async def _commit(  # type: ignore[override]
         self, writes: Sequence[Write]
     ) -> frozenset[str]:
         self.elsewhere |= {write.row.job_id for write in writes if self._is_late(write)}
