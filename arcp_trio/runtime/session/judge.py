@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 import msgspec
@@ -78,15 +79,13 @@ class Judge:
                 await claim.turn(submission.request.attachment)
             known = claim.known or await self._look_up(submission, claim)
             if known is None:
-                try:
+                with suppress(AcceptanceRefused):
                     decision = await self._accept(submission)
-                except AcceptanceRefused:
-                    known = await self._look_up(submission, claim)
-                    if known is None:
-                        raise
-                else:
                     known = None if decision.new is None else decision.new.key
                     return decision
+                known = await self._look_up(submission, claim)
+                if known is None:
+                    raise AcceptanceRefused
             return await self._repeat(submission, known)
         finally:
             self.claims.leave(claim, known)
