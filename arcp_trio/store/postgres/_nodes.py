@@ -12,6 +12,8 @@ from typing import Any, Final
 import attrs
 
 from arcp_trio.store.nodes import NodeRow, NodeState, RollCall
+from arcp_trio.store.postgres._address import DatabaseAddress
+from arcp_trio.store.postgres._connections import application_name
 from arcp_trio.store.postgres._schema import Database
 
 TERMINATE_MILLISECONDS: Final = 2_000
@@ -42,19 +44,18 @@ class Taken:
     """Sessions, which are parked now."""
 
 
-def join(db: Database, name: str, version: str, application: str, window: float) -> int:
-    """Enter a new node, and return its number; it takes over from an older one of its name.
+def join(
+    db: Database, address: DatabaseAddress, name: str, version: str, window: float
+) -> tuple[int, int]:
+    """Enter a new node; return its number, and that of its last group.
 
-    Args:
-        db: the connection, on which no transaction has begun.
-        name: of the node.
-        version: of the program.
-        application: the name of an older node's connections, with `{}` for its number.
-        window: for how many seconds sessions of the older one can be resumed.
+    It takes over from an older node of its name, whose sessions can be resumed for `window`
+    seconds.
     """
-    older = db.execute("SELECT node FROM node WHERE name = %s AND state <> 'gone'", (name,))
-    for (node,) in older.fetchall():
-        terminate(db, application.format(node))
+    for older in db.execute(
+        "SELECT node FROM node WHERE name = %s AND state <> 'gone'", (name,)
+    ).fetchall():
+        terminate(db, address, *older)
     with db.transaction():
         replaced = db.execute(
             "UPDATE node SET state = 'gone', at = now() WHERE name = %s AND state <> 'gone'"
@@ -62,27 +63,27 @@ def join(db: Database, name: str, version: str, application: str, window: float)
             (name,),
         ).fetchall()
         joined = db.execute(
-            "INSERT INTO node (name, version, ordinal) VALUES (%s, %s,"
-            " coalesce((SELECT max(ordinal) FROM node), 0)) RETURNING node",
+            "INSERT INTO node (name, version) VALUES (%s, %s) RETURNING node, committed",
             (name, version),
         ).fetchone()
         assert joined is not None
-        (me,) = joined
+        me, committed = joined
         db.execute("INSERT INTO beat (node) VALUES (%s)", (me,))
-        for (node,) in replaced:
-            take_over(db, me, node, window)
-    return int(me)
+        for (older,) in replaced:
+            take_over(db, me, older, window)
+    return me, committed
 
 
-def terminate(db: Database, application: str) -> None:
+def terminate(db: Database, address: DatabaseAddress, node: int) -> None:
     """End the connections of a node, which may hold locks although the node stands still.
 
     If it is alive after all, it connects again.
     """
     db.execute(
-        "SELECT pg_terminate_backend(pid, %s) FROM pg_stat_activity WHERE application_name = %s"
-        " AND datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()",
-        (TERMINATE_MILLISECONDS, application),
+        "SELECT pg_terminate_backend(pid, %s) FROM pg_stat_activity"
+        " WHERE application_name = %s AND datname = current_database() AND usename = current_user"
+        " AND pid <> pg_backend_pid()",
+        (TERMINATE_MILLISECONDS, application_name(address, node)),
     )
 
 
