@@ -1,4 +1,4 @@
-"""What a runtime does with the jobs and sessions that an earlier one left in the store.
+"""What a runtime does with the jobs and credentials that another one has left in the store.
 
 Durable jobs are alive again at once, and their agents are called as `Beginnings` has it. All other
 jobs that were running are ended.
@@ -31,21 +31,36 @@ log = logging.getLogger(__name__)
 
 
 async def take_over(core: Core, sessions: Sessions, beginnings: Beginnings) -> None:
-    """End or revive the jobs that were running, revoke credentials, and park the sessions.
+    """Settle what the previous runtime has left, park its sessions, and let clients in.
 
-    Revocation is tried before clients are let in, and goes on later if it fails (§14).
-
-    Nothing is added to the sessions: the jobs' new terminals make them behind, and they catch up
-    when they are next used. Clients are let in only once the terminals are stored, however long the
-    store is in trouble.
+    They are let in only once the terminals are stored, however long the store is in trouble.
     """
-    jobs = sessions.jobs
     found = await core.store.recover()
+    revived = await settle(core, sessions.jobs, found, "the runtime restarted")
+    sessions.park_all(found.sessions)
+    core.taken_over.set()
+    await beginnings.run(revived)
+
+
+async def settle(core: Core, jobs: Jobs, found: Recovered, why: str) -> list[Job]:
+    """End or revive the jobs that were running, revoke credentials, and return the revived jobs.
+
+    Revocation is tried at first, for a bounded time, and goes on later if it fails (§14).
+
+    Nothing is added to sessions: the jobs' new terminals make them behind, and they catch up when
+    they are next used.
+
+    Args:
+        core: what the jobs run on from now on.
+        jobs: those that are alive here.
+        found: what another runtime, now gone, has left.
+        why: what happened to it, for the clients of the jobs that end.
+    """
     jobs.go_on_from(found.ordinal)
     lost: list[tuple[JobRow, Outcome]] = []
     revived: list[Job] = []
     for row in found.unfinished:  # parents before their children
-        end = _end_of(core, jobs, row, found)
+        end = _end_of(core, jobs, row, found, why)
         if end is not None:
             lost.append((row, end))
         else:
@@ -56,7 +71,6 @@ async def take_over(core: Core, sessions: Sessions, beginnings: Beginnings) -> N
         core.store.put(_lost(core, jobs, row, end, found))
     await core.store.flushed()
     await jobs.revoker.take_over(found.credentials)
-    sessions.park_all(found.sessions)
     if found.sessions or found.unfinished:
         taken = {
             "sessions": len(found.sessions),
@@ -64,11 +78,10 @@ async def take_over(core: Core, sessions: Sessions, beginnings: Beginnings) -> N
             "jobs_begun_again": len(revived),
         }
         log.info("took over from the previous runtime", extra=taken)
-    core.taken_over.set()
-    await beginnings.run(revived)
+    return revived
 
 
-def _end_of(core: Core, jobs: Jobs, row: JobRow, found: Recovered) -> Outcome | None:
+def _end_of(core: Core, jobs: Jobs, row: JobRow, found: Recovered, why: str) -> Outcome | None:
     """Return the outcome of a job that cannot go on; None if it can."""
     if row.job_id in found.durable and core.store.outlasts_process and _has_its_parent(jobs, row):
         try:
@@ -79,7 +92,7 @@ def _end_of(core: Core, jobs: Jobs, row: JobRow, found: Recovered) -> Outcome | 
                 return outcome.failed(gone)
     if row.cancelled is not None:
         return outcome.cancelled(row.cancelled, stopped_by=row.stopped_by)
-    return outcome.failed(InternalError("the runtime restarted while the job was running"))
+    return outcome.failed(InternalError(f"{why} while the job was running"))
 
 
 def _has_its_parent(jobs: Jobs, row: JobRow) -> bool:

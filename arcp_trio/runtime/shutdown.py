@@ -33,21 +33,21 @@ async def end_jobs(core: Core, jobs: Jobs, *, store_failed: bool) -> None:
     Args:
         core: what the jobs run on.
         jobs: all of them.
-        store_failed: nothing will be stored any longer.
+        store_failed: nothing will be stored any longer, so the jobs are left to the next start.
     """
     ending = sum(not job.suspended for job in jobs.live.values())
     if ending:
         log.info("ending jobs", extra={"jobs": ending})
-    error = InternalError("the runtime was shut down")
     revocations_end = trio.current_time() + REVOKE_SECONDS
     jobs.revoker.hurry(REVOKE_SECONDS)
-    jobs.end_all(outcome.failed(error), GRACE_SECONDS)
+    if store_failed:
+        jobs.leave_all(GRACE_SECONDS)
+    else:
+        jobs.end_all(outcome.failed(InternalError("the runtime was shut down")), GRACE_SECONDS)
     # Ends that a store in trouble does not take now are made up for by the next start.
-    patience = GRACE_SECONDS + core.limits.close_seconds
-    if core.store.trouble or store_failed:
-        patience = 0
-    with trio.move_on_after(patience):
-        await jobs.none_left()
+    stores_nothing = store_failed or core.store.trouble is not None
+    with trio.move_on_after(GRACE_SECONDS + core.limits.close_seconds):
+        await (jobs.agents_left() if stores_nothing else jobs.none_left())
     with trio.CancelScope(deadline=revocations_end):
         await jobs.revoker.idle()
     jobs.revoker.hurry(0)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import MemoryStore, Runtime, SqliteStore
+from arcp_trio import Agents, BlockingContext, Json, MemoryStore, Runtime, SqliteStore
 from arcp_trio.store.writes import AcceptJob, FinishJob, PutSession, StartJob, Write
-from arcp_trio.testing import open_peers
+from arcp_trio.testing import Peer, open_peers
 from arcp_trio.transport import TransportClosed
 from tests.durability.stores import copy_into
-from tests.durability.support import agents
+from tests.durability.support import FailingStore, agents
 from tests.stage import make_runtime
 from tests.store.engines import job_row
 
@@ -141,3 +142,71 @@ async def test_the_error_of_a_store_with_a_nursery_is_in_no_group(
     store = SqliteStore(tmp_path / "arcp.db", synchronous="OFF")
     with trio.fail_after(60), pytest.raises(sqlite3.IntegrityError, match="a fault"):
         await run_a_job(make_runtime(agents, store=store))
+
+
+# -- agents that do not stop
+
+
+class Stone:
+    """An agent in a thread that does not stop, unless the runtime waits for it for a minute."""
+
+    def __init__(self) -> None:
+        self.agents = Agents()
+        self.agents.agent("stone")(self._lie)
+        self.begun = threading.Event()
+        self._over = threading.Event()
+
+    def _lie(self, _job: BlockingContext) -> Json:
+        self.begun.set()
+        self._over.wait(60)
+        self._over.set()
+        return None
+
+    def leave(self) -> None:
+        """Let the thread go; fail if the runtime has waited until it went by itself."""
+        assert not self._over.is_set()
+        self._over.set()
+
+
+async def run_with_a_stone(
+    runtime: Runtime, stone: Stone, end: Callable[[Peer], Awaitable[None]]
+) -> None:
+    """Enter the runtime, have it start a stone's job, and call `end`."""
+    async with runtime, open_peers(runtime) as peers:
+        peer = await peers.connect()
+        await peer.hello()
+        await peer.submit("stone", {})
+        await trio.to_thread.run_sync(stone.begun.wait)
+        await end(peer)
+
+
+@pytest.mark.logs_error(FAILED)
+async def test_a_thread_does_not_hold_up_the_end() -> None:
+    """The runtime leaves a thread that does not stop, although its job cannot end."""
+    stone = Stone()
+    store = MistakenStore(FinishJob, RuntimeError("a fault"))
+    runtime = make_runtime(agents, stone.agents, store=store)
+
+    async def have_a_group_fail(peer: Peer) -> None:
+        await peer.send("job.submit", {"agent": "ticker", "input": {"n": 0}})
+        await trio.sleep_forever()
+
+    with pytest.raises(RuntimeError, match="a fault"):
+        await run_with_a_stone(runtime, stone, have_a_group_fail)
+    stone.leave()
+
+
+@pytest.mark.logs_error("store in trouble")
+async def test_a_thread_does_not_hold_up_the_end_in_trouble() -> None:
+    """The same holds for a shutdown while the store is in trouble."""
+    stone = Stone()
+    store = FailingStore()
+    runtime = make_runtime(agents, stone.agents, store=store)
+
+    async def have_trouble(peer: Peer) -> None:
+        store.broken = True
+        await peer.send("job.submit", {"agent": "ticker", "input": {"n": 0}})
+        await store.troubled()
+
+    await run_with_a_stone(runtime, stone, have_trouble)
+    stone.leave()

@@ -287,6 +287,7 @@ async def counted(
 
     patch.setattr(trio.lowlevel.TrioToken, "run_sync_soon", counting)
     limits = Limits(sessions_per_principal=10_000, jobs_per_principal=10_000)
+    store.pace_seconds = 0.0  # no group waits for time to pass
     trio.lowlevel.add_instrument(counter)
     try:
         async with make_runtime(agents, store=store, limits=limits) as runtime:

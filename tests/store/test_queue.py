@@ -102,6 +102,60 @@ async def test_the_writer_gives_way_once_before_it_takes(
     assert [len(group) for group in disk.groups] == [20]
 
 
+@pytest.fixture
+async def paced() -> AsyncGenerator[tuple[WriteQueue, list[float]], None]:
+    """A queue that takes groups of events two seconds apart, and the times at which it does."""
+    made = WriteQueue()
+    made.pace_seconds = 2.0
+    times: list[float] = []
+
+    async def commit(_: Sequence[Write]) -> None:
+        await trio.lowlevel.checkpoint()
+        times.append(trio.current_time())
+
+    async with background_tasks() as nursery:
+        nursery.start_soon(made.commit_groups, commit)
+        yield made, times
+
+
+def event() -> Write:
+    """Return a write for which nobody waits."""
+    return AppendJournal("J", Entry(0, 1, b"tail"))
+
+
+async def test_events_of_slow_agents_share_groups(
+    paced: tuple[WriteQueue, list[float]], autojump_clock: trio.abc.Clock
+) -> None:
+    """The first event after a pause is stored at once, those right after it together."""
+    queue, times = paced
+    begun = trio.current_time()
+    for _ in range(10):
+        queue.put(event())
+        await trio.sleep(0.5)
+    await trio.sleep(10)
+    queue.put(event())
+    await trio.sleep(5)
+    assert [at - begun for at in times] == pytest.approx([0, 2, 4, 6, 15])
+
+
+async def test_what_somebody_waits_for_does_not_wait_for_company(
+    paced: tuple[WriteQueue, list[float]], autojump_clock: trio.abc.Clock
+) -> None:
+    """A write of another kind, a flush and an emitter without room have the next group taken."""
+    queue, times = paced
+    begun = trio.current_time()
+    await queue.put(event()).committed()
+    queue.put(event())
+    await queue.put(write(0)).committed()
+    queue.put(event())
+    await queue.flushed()
+    for _ in range(QUEUE_WRITES):
+        queue.put(event())
+    await queue.room("alice")
+    await queue.flushed()
+    assert [at - begun for at in times] == [0.0] * 4
+
+
 async def test_a_commit_is_an_await(
     queue: WriteQueue, disk: Disk, autojump_clock: trio.abc.Clock
 ) -> None:

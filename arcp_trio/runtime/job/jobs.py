@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.agents import Agents
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.outcome import Outcome
+    from arcp_trio.runtime.job.written import Written
 
 log = logging.getLogger(__name__)
 
@@ -64,18 +65,31 @@ class Jobs:
         """How many jobs each principal has."""
         self.to_forget: dict[str, float] = {}
         """When each of the jobs ended that are to be forgotten, and that no listing has."""
+        self.journal_elsewhere: Callable[[str, int], Written] | None = None
+        """Finds the journal of a job of another node; None if there are no other nodes."""
         self._ordinal = 0
         self._one_ended = Wake()
         self._closed = False
 
     def go_on_from(self, ordinal: int) -> None:
-        """Continue after `ordinal`, the highest one in the store."""
-        self._ordinal = ordinal
+        """Continue after `ordinal`, which another runtime may have given."""
+        self._ordinal = max(self._ordinal, ordinal)
 
     def next_ordinal(self) -> int:
         """Return the next entry's place among all entries of the runtime."""
         self._ordinal += 1
         return self._ordinal
+
+    def journal(self, job_id: str, length: int = 0) -> Written | None:
+        """Return a job's journal, which has `length` entries at least, if more may be added to it.
+
+        What other nodes have stored is not looked up: their jobs are taken to go on.
+        """
+        job = self.live.get(job_id)
+        if job is not None:
+            return job.journal
+        elsewhere = self.journal_elsewhere
+        return None if elsewhere is None else elsewhere(job_id, length)
 
     # -- coming and going
 
@@ -184,8 +198,10 @@ class Jobs:
             self._nursery.start_soon(job.stop_agent, name=f"end of {job.id}")
 
     def close(self) -> None:
-        """Start no more tasks: the nursery is about to end."""
+        """Start no more tasks, and wait for no agent: the nursery is about to end."""
         self._closed = True
+        for job in self.live.values():
+            job.cut_off()
 
     # -- shutdown
 
@@ -193,6 +209,16 @@ class Jobs:
         """Suspend the durable jobs, all at once: the next runtime goes on with them."""
         for job in list(self.live.values()):
             if job.memory.durable and job.accepted and job.outcome is None and not job.suspended:
+                job.suspend()
+
+    def leave_all(self, grace: float) -> None:
+        """Suspend every job: nothing is stored any longer, and so no job has an end here.
+
+        An agent has at most `grace` seconds to stop in.
+        """
+        for job in list(self.live.values()):
+            job.agent_run.shorten_grace(grace)
+            if not job.suspended:
                 job.suspend()
 
     def end_all(self, outcome: Outcome, grace: float) -> None:
@@ -211,6 +237,12 @@ class Jobs:
             job.suspended and (but_suspended or job.agent_has_left) for job in self.live.values()
         ):
             await self._one_ended.wait()
+
+    async def agents_left(self) -> None:
+        """Wait until no agent is at work, whether or not the jobs' ends are stored."""
+        for job in list(self.live.values()):
+            if job.agent_run.begun:
+                await job.over()
 
     def abandon_all(self) -> None:
         """Have jobs wait no longer for their children; the next start ends what is not stored."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.job.commands import AnswerTo, answer_question, no_question
@@ -21,10 +23,18 @@ if TYPE_CHECKING:
 class Answering:
     """Takes the answers that come in one session."""
 
-    def __init__(self, core: Core, jobs: Jobs, session: Session) -> None:
+    def __init__(
+        self,
+        core: Core,
+        jobs: Jobs,
+        session: Session,
+        ask: Callable[[Request, AnswerTo, Callable[[Obeyed], None]], None],
+    ) -> None:
+        """Take answers of `session`; `ask` has another node settle the questions of its jobs."""
         self._core = core
         self._jobs = jobs
         self._session = session
+        self._ask = ask
 
     async def answer(self, request: Request, message: AnswerQuestion) -> None:
         """Settle an open question, and promise the client that its answer is the one.
@@ -36,13 +46,22 @@ class Answering:
             InvalidRequest: the answer is not what was asked for.
             InternalError: it is too large, or the question cannot be read from the store, yet.
         """
-        principal = self._session.principal
+        command = self._command(message)
         job = self._jobs.live.get(message.job_id)
-        if job is None or not self._core.policy.may_observe(principal, job.principal):
-            # The same work for a job of somebody else as for no job at all.
-            await self._session.reads.owner(message.job_id)
+        if job is not None and self._may_observe(job.principal):
+            self._tell(request, message, await answer_question(job, command))
+            return
+        # The same work for a job of somebody else as for no job at all.
+        owner = await self._session.reads.owner(message.job_id)
+        if self._core.store.shared is None or owner is None or not self._may_observe(owner):
             raise no_question()
-        self._tell(request, message, await answer_question(job, self._command(message)))
+        row = await self._session.reads.job(message.job_id)
+        if row is None or row.finished_at is not None:
+            raise no_question()
+        self._ask(request, command, partial(self._tell, request, message))
+
+    def _may_observe(self, owner: str) -> bool:
+        return self._core.policy.may_observe(self._session.principal, owner)
 
     def _command(self, message: AnswerQuestion) -> AnswerTo:
         return AnswerTo(

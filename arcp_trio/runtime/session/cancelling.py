@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.job.commands import EndJob, end_job
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import Answer, Promise
+from arcp_trio.store.records import JobRow, Status
 from arcp_trio.wire.errors import InvalidRequest, JobNotFound, PermissionDenied
 from arcp_trio.wire.messages import Cancel, Cancelled, Stop, Stopped
 from arcp_trio.wire.payloads import to_json
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.clerk import Request
     from arcp_trio.runtime.session.session import Session
-    from arcp_trio.store.records import Status
 
 
 class Cancelling:
@@ -32,12 +32,22 @@ class Cancelling:
         jobs: Jobs,
         session: Session,
         in_turn: Callable[[Request, Callable[[], None]], None],
+        ask: Callable[[Request, EndJob, Callable[[Obeyed], None]], None],
     ) -> None:
-        """Execute requests of `session`; `in_turn` acts after its earlier submits are answered."""
+        """Execute requests of `session`.
+
+        Args:
+            core: what all parts of the runtime share.
+            jobs: those alive here.
+            session: whose requests they are.
+            in_turn: acts after the session's earlier submits are answered.
+            ask: has another node end a job of its own, and acts on what comes of it.
+        """
         self._core = core
         self._jobs = jobs
         self._session = session
         self._in_turn = in_turn
+        self._ask = ask
 
     async def cancel(self, request: Request, message: Cancel) -> None:
         """Decide that a job ends cancelled, and promise it to the client.
@@ -50,17 +60,27 @@ class Cancelling:
         job = await self._find(request, message.job_id)
         if job is None:
             return
-        cancel = partial(self._cancel_live, request, message, job)
+        agreed = Cancelled(job_id=message.job_id, reason=message.reason)
+        told, command = partial(self._tell, request, agreed), EndJob(message.job_id, message.reason)
+        if isinstance(job, JobRow):
+            self._check_may_cancel(job.principal, await self._stored_submitters(job.job_id))
+            self._ask(request, command, told)
+            return
+        if self._core.store.shared is not None and self._session.id not in job.submitters:
+            # Sessions at other nodes may have been closed, or have submitted the same key.
+            stored = await self._stored_submitters(job.id)
+            job.submitters.intersection_update(stored)
+            job.submitters.update(stored)
+        cancel = partial(self._cancel_live, job, command, told)
         if self._session.id in job.submitters or self._session.line.is_free:
             cancel()
         else:
             # A submit that waits for its answer may make this session one of the submitters.
             self._in_turn(request, cancel)
 
-    def _cancel_live(self, request: Request, message: Cancel, job: Job) -> None:
-        self._check_may_cancel(job)
-        obeyed = end_job(job, EndJob(job.id, message.reason))
-        self._tell(request, Cancelled(job_id=job.id, reason=message.reason), obeyed)
+    def _cancel_live(self, job: Job, command: EndJob, told: Callable[[Obeyed], None]) -> None:
+        self._check_may_cancel(job.principal, job.submitters)
+        told(end_job(job, command))
 
     async def stop(self, request: Request, message: Stop) -> None:
         """Stop a job for its principal or an operator, from whichever session; promise it.
@@ -78,12 +98,19 @@ class Cancelling:
         principal = self._session.principal
         if not (principal == job.principal or self._is_operator):
             raise PermissionDenied("only the job's own principal may stop it")
-        obeyed = end_job(job, EndJob(job.id, message.reason, principal))
-        stopped = Stopped(request_id=request.id, job_id=job.id, reason=message.reason)
-        self._tell(request, stopped, obeyed)
+        command = EndJob(message.job_id, message.reason, principal)
+        agreed = Stopped(request_id=request.id, job_id=message.job_id, reason=message.reason)
+        told = partial(self._tell, request, agreed)
+        if isinstance(job, JobRow):
+            self._ask(request, command, told)
+        else:
+            told(end_job(job, command))
 
-    async def _find(self, request: Request, job_id: str) -> Job | None:
-        """Return a job that has not ended; None if it has, and its client needs no answer."""
+    async def _find(self, request: Request, job_id: str) -> Job | JobRow | None:
+        """Return a job that has not ended, by its row if it runs at another node.
+
+        None stands for a job that has ended, and for which the client needs no answer.
+        """
         job = self._jobs.live.get(job_id)
         if job is not None and self._may_see(job.principal):
             return job
@@ -92,6 +119,8 @@ class Cancelling:
         row = await self._session.reads.job(job_id) if owner and self._may_see(owner) else None
         if row is None:
             raise JobNotFound("there is no such job")
+        if row.finished_at is None and self._core.store.shared is not None:
+            return row
         self._refuse_ended(request, row.job_id, row.status)
         return None
 
@@ -108,11 +137,15 @@ class Cancelling:
         may_observe = self._core.policy.may_observe
         return self._is_operator or may_observe(self._session.principal, owner)
 
-    def _check_may_cancel(self, job: Job) -> None:
+    async def _stored_submitters(self, job_id: str) -> frozenset[str]:
+        assert self._core.store.shared is not None
+        return await self._core.store.shared.submitters(job_id)
+
+    def _check_may_cancel(self, owner: str, submitters: Collection[str]) -> None:
         """Refuse a session that did not submit the job, while one that did exists (§7.4, §7.6)."""
         session = self._session
-        left_alone = not job.submitters and session.principal == job.principal
-        if not (session.id in job.submitters or left_alone or self._is_operator):
+        left_alone = not submitters and session.principal == owner
+        if not (session.id in submitters or left_alone or self._is_operator):
             raise PermissionDenied("only the session that submitted the job may cancel it")
 
     @property

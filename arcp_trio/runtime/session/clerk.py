@@ -49,8 +49,10 @@ from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.commands import JobCommand, Obeyed
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.attachment import Attachment
+    from arcp_trio.runtime.session.other_nodes import OtherNodes
     from arcp_trio.runtime.session.resuming import Resume
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.submission import Submissions
@@ -83,13 +85,21 @@ Command: TypeAlias = "Request | Resume"
 class Clerk:
     """Executes one command at a time; work that waits for agents or commits has its own task."""
 
-    def __init__(self, core: Core, jobs: Jobs, session: Session, submissions: Submissions) -> None:
+    def __init__(
+        self,
+        core: Core,
+        jobs: Jobs,
+        session: Session,
+        submissions: Submissions,
+        others: OtherNodes | None,
+    ) -> None:
         self._core = core
         self._jobs = jobs
         self._session = session
         self._submissions = submissions
-        self._answering = Answering(core, jobs, session)
-        self._cancelling = Cancelling(core, jobs, session, self._in_turn)
+        self._others = others
+        self._answering = Answering(core, jobs, session, self._ask)
+        self._cancelling = Cancelling(core, jobs, session, self._in_turn, self._ask)
         self._lister = Lister(core, jobs, session)
         self._observing = Observing(core, jobs, session)
 
@@ -148,6 +158,18 @@ class Clerk:
                 act()
 
         self._submissions.in_turn(self._session, act_fenced)
+
+    def _ask(self, request: Request, command: JobCommand, act: Callable[[Obeyed], None]) -> None:
+        """Act on what comes of a command at another node; later submits are answered after that."""
+
+        def told(answer: Obeyed | ArcpError) -> None:
+            with self._fence(request):
+                if isinstance(answer, ArcpError):
+                    raise answer
+                act(answer)
+
+        assert self._others is not None, "a job runs elsewhere"
+        self._submissions.keep_place(self._session, partial(self._others.ask, command, told))
 
     async def _execute(self, request: Request) -> None:
         session, message = self._session, request.message

@@ -33,6 +33,7 @@ from arcp_trio.wire.errors import ResumeWindowExpired
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.other_nodes import OtherNodes
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +53,13 @@ class Scribe:
     scribe number what is in the outbox in one step, before each group.
     """
 
-    def __init__(self, core: Core, jobs: Jobs, session: Session) -> None:
+    def __init__(self, core: Core, jobs: Jobs, session: Session, others: OtherNodes | None) -> None:
         self._session = session
+        self._others = others
         self._record = session.record
         self._outbox = session.outbox
         self._store = core.store
-        self._live = jobs.live
+        self._jobs = jobs
         self._publisher = Publisher(core, session)
         self._leave: Leave | None = None
         """Carried out once the session is caught up."""
@@ -113,7 +115,7 @@ class Scribe:
             outbox.wake_scribe()
 
     def _number_plain(self, items: Sequence[OutboxItem]) -> None:
-        batch = Batch(self._session, self._live)
+        batch = Batch(self._session, self._jobs)
         for item in items:
             assert isinstance(item, Hints | Promise)
             self._add(batch, item)
@@ -133,7 +135,7 @@ class Scribe:
     # -- numbering in the task
 
     async def _take(self, items: Sequence[OutboxItem]) -> None:
-        batch = Batch(self._session, self._live)
+        batch = Batch(self._session, self._jobs)
         for item in items:
             match item:
                 case Hints() | Answer() | Promise():
@@ -141,15 +143,15 @@ class Scribe:
                 case Repeat():
                     # First the row of the log in which the watch may have ended.
                     await self._publisher.publish(batch)
-                    batch = Batch(self._session, self._live)
+                    batch = Batch(self._session, self._jobs)
                     self._repeat(batch, item)
                 case Unwatch():
                     batch.unwatch(item.watch)
                     await self._publisher.publish(batch)
-                    batch = Batch(self._session, self._live)
+                    batch = Batch(self._session, self._jobs)
                 case Attach() | Leave():
                     await self._publisher.publish(batch)
-                    batch = Batch(self._session, self._live)
+                    batch = Batch(self._session, self._jobs)
                     await self._publisher.all_stored()
                     self._switch(item)
         self._outbox.numbered(items)  # before the wait, during which the outbox fills again
@@ -169,11 +171,13 @@ class Scribe:
 
     async def _catch_up(self) -> None:
         session = self._session
-        if self._owed_something:
+        if any(watch.may_be_behind for watch in session.watches.values()):
             # The cursors of all watches: a job that is not behind now may emit before the read.
             cursors = {job_id: watch.cursor for job_id, watch in session.watches.items()}
             try:
                 owed = await self._session.reads.owed(cursors, BATCH_FRAMES, BATCH_BYTES)
+                if self._others is not None and session.asks:
+                    await self._others.hear()  # what comes of a command follows its answer
             except JournalTrimmed as gone:
                 await self._give_up(gone)
                 return
@@ -196,7 +200,7 @@ class Scribe:
                 self._part(self._leave)
 
     def _owed_batch(self, owed: Sequence[Owed]) -> Batch:
-        batch = Batch(self._session, self._live)
+        batch = Batch(self._session, self._jobs)
         # Events of a child may belong before the entries that follow its acceptance.
         child = next((at for at, (_, entry) in enumerate(owed, 1) if entry.child is not None), None)
         for job_id, run in groupby(owed[:child], key=itemgetter(0)):
@@ -284,7 +288,7 @@ class Scribe:
         error = ResumeWindowExpired(f"events of {gone.job_id} are gone before they could be sent")
         told = refusal(error, job_id=gone.job_id)
         if watch.observer:
-            batch = Batch(session, self._live)
+            batch = Batch(session, self._jobs)
             batch.unwatch(watch)
             batch.promise(Promise(told))
             await self._publisher.publish(batch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.credentials.holes import fill_holes
 from arcp_trio.runtime.session.inbox import Inbox
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.watch import Watch
     from arcp_trio.store.records import SessionRow
     from arcp_trio.wire.errors import ArcpError
+
+ELSEWHERE: Final = "the session was resumed elsewhere"
+"""Why a connection is closed whose session has another one."""
 
 
 class Session:
@@ -63,6 +66,8 @@ class Session:
         """The order in which its submits are answered."""
         self.accepting: frozenset[str] = frozenset()  # costs nothing while it is empty
         """Jobs with a key whose acceptance is not in the log yet."""
+        self.asks = 0
+        """How many answers of other nodes it waits for."""
         self._policy = core.policy
         self._holds = 0
         self._detached = Wake()
@@ -152,7 +157,14 @@ class Session:
     def evict(self) -> None:
         """End the connection that holds the session; its socket may only look alive."""
         if self.holder is not None:
-            self.holder.closing.now(CloseCode.NORMAL, "the session was resumed elsewhere")
+            self.holder.closing.now(CloseCode.NORMAL, ELSEWHERE)
+
+    def went_elsewhere(self) -> None:
+        """Notice that another runtime has the session by now: nobody here may see more of it."""
+        self.evict()
+        if self.attached is not None:
+            self.attached.closing.now(CloseCode.NORMAL, ELSEWHERE)
+        self.stop_numbering()
 
     def begin(self, attachment: Attachment) -> None:
         """Attach a new session to its first connection: it is owed nothing yet."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.farewell import Farewell
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.attachment import Attachment
+    from arcp_trio.runtime.session.other_nodes import OtherNodes
     from arcp_trio.runtime.session.parking import Check, Parking, Unparked
     from arcp_trio.store.queue import Group
 
@@ -44,8 +45,16 @@ SWEEP_SECONDS: Final = 5.0
 class Sessions:
     """Sessions by id: one that is awake has tasks, one that is parked is only a row."""
 
-    def __init__(self, core: Core, jobs: Jobs, parking: Parking, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        core: Core,
+        jobs: Jobs,
+        parking: Parking,
+        nursery: trio.Nursery,
+        others: OtherNodes | None = None,
+    ) -> None:
         self.jobs = jobs
+        self._others = others
         self._core = core
         self._nursery = nursery
         self._submissions = Submissions(core, jobs, nursery)
@@ -107,9 +116,8 @@ class Sessions:
         row = unparked.row
         session = Session(self._core, row, unparked.window_ends)
         for job_id, cursor in row.watches.items():
-            job = self.jobs.live.get(job_id)
+            journal = self.jobs.journal(job_id, cursor)
             observer = job_id in row.observed
-            journal = None if job is None else job.journal
             watch = session.watches[job_id] = Watch(session, job_id, journal, cursor, observer)
             if observer:
                 session.subscriptions[job_id] = watch
@@ -130,7 +138,7 @@ class Sessions:
         try:
             async with trio.open_nursery() as nursery:
                 with session.inbox.clerk_starts_by(partial(self._start_clerk, session, nursery)):
-                    await Scribe(core, self.jobs, session).run()
+                    await Scribe(core, self.jobs, session, self._others).run()
                     self._begin_to_part(session)
                 nursery.cancel_scope.cancel(reason="nobody needs the session awake")
         except Exception:
@@ -146,7 +154,7 @@ class Sessions:
         await self._part(session)
 
     def _start_clerk(self, session: Session, nursery: trio.Nursery) -> None:
-        clerk = Clerk(self._core, self.jobs, session, self._submissions)
+        clerk = Clerk(self._core, self.jobs, session, self._submissions, self._others)
         nursery.start_soon(clerk.run, name=f"clerk of {session.id}")
 
     def _begin_to_part(self, session: Session) -> None:

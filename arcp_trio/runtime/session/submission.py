@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -152,6 +152,24 @@ class Submissions:
         try:
             await place.turn()
             act()
+        finally:
+            place.leave()
+            session.release()
+
+    def keep_place(self, session: Session, ask: Callable[[], Awaitable[None]]) -> None:
+        """Have submits, and requests `in_turn`, wait until `ask` has returned."""
+        session.hold()
+        session.asks += 1
+        place = session.line.take_place()
+        self._nursery.start_soon(self._keep_place, session, place, ask, name="ask another node")
+
+    async def _keep_place(
+        self, session: Session, place: Place, ask: Callable[[], Awaitable[None]]
+    ) -> None:
+        try:
+            await ask()
+            session.asks -= 1
+            await place.turn()
         finally:
             place.leave()
             session.release()
