@@ -186,7 +186,7 @@ def read_past_a_delegation(patch: pytest.MonkeyPatch) -> None:
     """Number what a parent emitted after a delegation before looking at the child's events."""
 
     def all_of_it(self: Scribe, owed: Sequence[Owed]) -> Batch:
-        batch = Batch(self._session, self._live)
+        batch = Batch(self._session, self._jobs)
         for job_id, entry in owed:
             self._number(batch, self._session.watches[job_id], entry)
         return batch

@@ -65,7 +65,7 @@ def job_of(context: JobContext) -> object:
 
 def watching_sessions(runtime: Runtime, job_id: str) -> set[str]:
     """Return the ids of the sessions that get hints about a live job's events."""
-    return set(runtime._jobs.live[job_id].journal.watches)
+    return set(runtime._jobs.live[job_id].journal._watches)
 
 
 def claimed_keys(runtime: Runtime) -> int:

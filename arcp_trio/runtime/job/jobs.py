@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.agents import Agents
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.outcome import Outcome
+    from arcp_trio.runtime.job.written import Written
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ class Jobs:
         """How many jobs each principal has."""
         self.to_forget: dict[str, float] = {}
         """When each of the jobs ended that are to be forgotten, and that no listing has."""
+        self.journal_elsewhere: Callable[[str, int], Written] | None = None
+        """Finds the journal of a job of another node; None if there are no other nodes."""
         self._ordinal = 0
         self._one_ended = Wake()
         self._closed = False
@@ -76,6 +79,17 @@ class Jobs:
         """Return the next entry's place among all entries of the runtime."""
         self._ordinal += 1
         return self._ordinal
+
+    def journal(self, job_id: str, length: int = 0) -> Written | None:
+        """Return a job's journal, which has `length` entries at least, if more may be added to it.
+
+        What other nodes have stored is not looked up: their jobs are taken to go on.
+        """
+        job = self.live.get(job_id)
+        if job is not None:
+            return job.journal
+        elsewhere = self.journal_elsewhere
+        return None if elsewhere is None else elsewhere(job_id, length)
 
     # -- coming and going
 

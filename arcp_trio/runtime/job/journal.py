@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -17,6 +17,7 @@ from arcp_trio.wire.timestamps import rfc3339
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.job.outcome import Outcome
+    from arcp_trio.runtime.job.written import Watcher
     from arcp_trio.store.memos import JournalExtent
     from arcp_trio.store.queue import Group
 
@@ -24,33 +25,17 @@ SEGMENT_ENTRIES: Final = 64
 """Entries per segment. Trimming drops whole segments, so that no entry's size need be kept."""
 
 
-class Watcher(Protocol):
-    """A session that watches the job, as far as the job's journal needs to know it."""
-
-    @property
-    def cursor(self) -> int:
-        """The index of the next entry that the session is owed."""
-        ...
-
-    @property
-    def attached(self) -> bool:
-        """Whether the session has a connection that it numbers entries for."""
-        ...
-
-    def hint(self, entry: Entry, /) -> None:
-        """Notice that the journal has a new entry. Never waits, never fails."""
-        ...
-
-
 class Journal:
     """Takes a job's entries, hints at them to the watchers, and drops the oldest past its bound."""
+
+    elsewhere = False
 
     def __init__(
         self, jobs: Jobs, job_id: str, trace_id: str, session_id: str, above: Journal | None
     ) -> None:
         self.length = 0
         self.trace_id = trace_id
-        self.watches: dict[str, Watcher] = {}
+        self._watches: dict[str, Watcher] = {}
         """The watches of the awake sessions that watch the job, by session id."""
         core = jobs.core
         self._jobs = jobs
@@ -152,7 +137,7 @@ class Journal:
         return entry
 
     def _hint(self, entry: Entry) -> None:
-        for watch in self.watches.values():
+        for watch in self._watches.values():
             watch.hint(entry)
 
     def _count(self, entry: Entry) -> None:
@@ -165,6 +150,28 @@ class Journal:
     def written(self) -> int:
         """How many bytes of events were ever added."""
         return self._bytes
+
+    # -- the sessions that watch
+
+    def has(self, session_id: str) -> bool:
+        """Whether a session has joined the journal."""
+        return session_id in self._watches
+
+    def join(self, watch: Watcher) -> None:
+        """Send hints to a session from now on."""
+        self._watches[watch.session_id] = watch
+
+    def leave(self, watch: Watcher) -> None:
+        """Neither send hints to a session nor wait for it any longer."""
+        if self._watches.get(watch.session_id) is watch:
+            del self._watches[watch.session_id]
+            self.reader_moved()
+
+    def reader_moved(self) -> None:
+        """Notice that a watch moved on or left: `fit` looks again."""
+        if self._reader_awaited:
+            self._reader_awaited = False
+            self._reader_moved.set()
 
     # -- the bound
 
@@ -215,7 +222,7 @@ class Journal:
     def _nearest_watch_of_submitter(self) -> tuple[Journal, Watcher | None]:
         """Return the submitting session's watch: of this job, or of the nearest one above it."""
         journal = self
-        while (watch := journal.watches.get(self._session_id)) is None:
+        while (watch := journal._watches.get(self._session_id)) is None:
             if journal._above is None:
                 break
             journal = journal._above
@@ -224,7 +231,7 @@ class Journal:
     async def followed(self) -> None:
         """Wait while sessions are attached, but each of them has yet to be given entries."""
         while True:
-            attached = [watch for watch in self.watches.values() if watch.attached]
+            attached = [watch for watch in self._watches.values() if watch.attached]
             if not attached or any(watch.cursor >= self.length for watch in attached):
                 return
             await self._wait_for_reader()
@@ -234,9 +241,3 @@ class Journal:
         if not self._reader_awaited:
             self._reader_awaited, self._reader_moved = True, trio.Event()
         await self._reader_moved.wait()
-
-    def reader_moved(self) -> None:
-        """Notice that a watch moved on or left: `fit` looks again."""
-        if self._reader_awaited:
-            self._reader_awaited = False
-            self._reader_moved.set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.session.outbox import AfterNumber, Promise
@@ -12,13 +12,13 @@ from arcp_trio.store.records import HOLES, Entry, Inline, LogItem, Mark, Range
 from arcp_trio.store.writes import AppendLog
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.job.jobs import Jobs
 
 
 class Batch:
     """Frames and their log row, filled and written without a checkpoint: order is number order."""
 
-    def __init__(self, session: Session, live: Mapping[str, Job]) -> None:
+    def __init__(self, session: Session, jobs: Jobs) -> None:
         self.series: list[tuple[int, list[bytes]]] = []
         """The frames to send, in order."""
         self.size = 0
@@ -26,7 +26,7 @@ class Batch:
         """The highest number before the batch."""
         self._session = session
         self._record = session.record
-        self._live = live
+        self._jobs = jobs
         self._items: list[LogItem] = []
         self._moved: dict[str, Watch] = {}
         self._watched: list[str] = []
@@ -77,8 +77,7 @@ class Batch:
         if job_id in self._session.watches:
             self.promise(Promise(accepted))  # it observes the child, or was away when it began
             return
-        job = self._live.get(job_id)
-        watch = Watch(self._session, job_id, None if job is None else job.journal)
+        watch = Watch(self._session, job_id, self._jobs.journal(job_id))
         self.promise(Promise(accepted, watch))
         watch.join_journal()
 
@@ -97,7 +96,7 @@ class Batch:
 
     def _with_secrets(self, tail: bytes) -> bytes:
         # Not when it is sent: by then the job may have ended, and its secrets with it.
-        return self._session.with_secrets(tail, self._live)
+        return self._session.with_secrets(tail, self._jobs.live)
 
     def promise(self, item: Promise) -> None:
         """Give a promise its place in the log, whether or not a client is there to read it."""
@@ -111,7 +110,7 @@ class Batch:
                 self._observed.append(watch.job_id)
             self._moved[watch.job_id] = watch
             session.watches[watch.job_id] = watch
-            if watch.behind:
+            if watch.may_be_behind:
                 session.outbox.fall_behind()
 
     def unwatch(self, watch: Watch) -> None:
@@ -148,8 +147,9 @@ class Batch:
         watches = self._session.watches
         here = [watches[job_id] for job_id in reversed(self._moved) if job_id in watches]
         for watch in (*here, *watches.values()):
-            if watch.journal is not None:
-                return watch.job_id, watch.journal.trace_id
+            trace_id = None if watch.journal is None else watch.journal.trace_id
+            if trace_id is not None:
+                return watch.job_id, trace_id
         return None
 
     def _send(self, first_seq: int, tails: Sequence[bytes]) -> None:

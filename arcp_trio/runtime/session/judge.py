@@ -139,17 +139,19 @@ class Judge:
             watch = Watch(session, job.id, job.journal, job.journal.first)
             return Decision(tail, watch, again=again)
         if row is not None and row.finished_at is None:
-            row = await session.reads.job(known.job_id)  # it has ended since
+            row = await session.reads.job(known.job_id)  # it has ended since, or is elsewhere
         if row is None:
             raise JobNotFound(
                 f"{known.job_id}, the job of this idempotency_key, has ended, and its end is"
                 " no longer kept: another key starts another job"
             )
+        goes_on = row.finished_at is None  # at another node
         cursor: int | None = row.length - 1
-        if row.session_id == session.id and not again:
-            # Its own job, of which it was not told before the process died: it is owed everything.
+        if goes_on or (row.session_id == session.id and not again):
+            # It runs, or is the session's own and began before a restart: it is owed everything.
             cursor = await session.reads.index_after(row.job_id, 0)
-        return Decision(tail, Watch(session, row.job_id, None, cursor or 0), again=again)
+        journal = self._jobs.journal(row.job_id, row.length) if goes_on else None
+        return Decision(tail, Watch(session, row.job_id, journal, cursor or 0), again=again)
 
     async def _look_at(
         self, submission: Submission, look: Callable[[*_Ts], _T], *values: *_Ts

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.job.written import Written
     from arcp_trio.runtime.session.clerk import Request
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.store.records import JobRow
@@ -61,7 +62,7 @@ class Observing:
         cursor = await self._cursor(message)
         job = self._jobs.live.get(row.job_id)
         if job is None and row.finished_at is None:
-            row = await session.reads.job(row.job_id)  # it has ended since
+            row = await session.reads.job(row.job_id)  # it has ended, or come further, since
             if row is None:
                 raise JobNotFound("there is no such job")
         self._begin(request, row, job, cursor)
@@ -75,18 +76,19 @@ class Observing:
 
     def _begin(self, request: Request, row: JobRow, job: Job | None, cursor: int | None) -> None:
         session = self._session
-        journal = None if job is None else job.journal
-        length = row.length if journal is None else journal.length
+        length = row.length if job is None else job.journal.length
+        goes_on = row.finished_at is None if job is None else not job.ended
+        journal = self._jobs.journal(row.job_id, length) if job or goes_on else None
         watch: Watch | None = None
-        if not self._has(row, job):
+        if not self._has(row, journal):
             cursor = length if cursor is None else cursor
-            if journal is not None:
-                cursor = max(cursor, journal.first)
-            if cursor < length or (job is not None and not job.ended):
+            if job is not None:
+                cursor = max(cursor, job.journal.first)
+            if cursor < length or goes_on:
                 self._check_room()
                 watch = Watch(session, row.job_id, journal, cursor, observer=True)
         accepted = loads_object(row.accepted)
-        replayed = 0 if watch is None else length - watch.cursor
+        replayed = 0 if watch is None else max(0, length - watch.cursor)
         subscribed = Subscribed(
             request_id=request.id,
             current_status=row.status if job is None else job.status,
@@ -110,7 +112,7 @@ class Observing:
         session.subscriptions[row.job_id] = watch
         watch.join_journal()
 
-    def _has(self, row: JobRow, job: Job | None) -> bool:
+    def _has(self, row: JobRow, journal: Written | None) -> bool:
         """Whether the session gets, or got, the job's events without a subscription."""
         session = self._session
         watch = session.watches.get(row.job_id)
@@ -119,7 +121,7 @@ class Observing:
             or session.id in row.submitters
             or row.job_id in session.subscriptions
             or (watch is not None and not watch.observer)
-            or (job is not None and session.id in job.journal.watches)
+            or (journal is not None and journal.has(session.id))
         )
 
     def _check_room(self) -> None:

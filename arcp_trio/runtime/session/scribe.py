@@ -59,7 +59,7 @@ class Scribe:
         self._record = session.record
         self._outbox = session.outbox
         self._store = core.store
-        self._live = jobs.live
+        self._jobs = jobs
         self._publisher = Publisher(core, session)
         self._leave: Leave | None = None
         """Carried out once the session is caught up."""
@@ -115,7 +115,7 @@ class Scribe:
             outbox.wake_scribe()
 
     def _number_plain(self, items: Sequence[OutboxItem]) -> None:
-        batch = Batch(self._session, self._live)
+        batch = Batch(self._session, self._jobs)
         for item in items:
             assert isinstance(item, Hints | Promise)
             self._add(batch, item)
@@ -135,7 +135,7 @@ class Scribe:
     # -- numbering in the task
 
     async def _take(self, items: Sequence[OutboxItem]) -> None:
-        batch = Batch(self._session, self._live)
+        batch = Batch(self._session, self._jobs)
         for item in items:
             match item:
                 case Hints() | Answer() | Promise():
@@ -143,15 +143,15 @@ class Scribe:
                 case Repeat():
                     # First the row of the log in which the watch may have ended.
                     await self._publisher.publish(batch)
-                    batch = Batch(self._session, self._live)
+                    batch = Batch(self._session, self._jobs)
                     self._repeat(batch, item)
                 case Unwatch():
                     batch.unwatch(item.watch)
                     await self._publisher.publish(batch)
-                    batch = Batch(self._session, self._live)
+                    batch = Batch(self._session, self._jobs)
                 case Attach() | Leave():
                     await self._publisher.publish(batch)
-                    batch = Batch(self._session, self._live)
+                    batch = Batch(self._session, self._jobs)
                     await self._publisher.all_stored()
                     self._switch(item)
         self._outbox.numbered(items)  # before the wait, during which the outbox fills again
@@ -171,7 +171,7 @@ class Scribe:
 
     async def _catch_up(self) -> None:
         session = self._session
-        if self._owed_something:
+        if any(watch.may_be_behind for watch in session.watches.values()):
             # The cursors of all watches: a job that is not behind now may emit before the read.
             cursors = {job_id: watch.cursor for job_id, watch in session.watches.items()}
             try:
@@ -200,7 +200,7 @@ class Scribe:
                 self._part(self._leave)
 
     def _owed_batch(self, owed: Sequence[Owed]) -> Batch:
-        batch = Batch(self._session, self._live)
+        batch = Batch(self._session, self._jobs)
         # Events of a child may belong before the entries that follow its acceptance.
         child = next((at for at, (_, entry) in enumerate(owed, 1) if entry.child is not None), None)
         for job_id, run in groupby(owed[:child], key=itemgetter(0)):
@@ -288,7 +288,7 @@ class Scribe:
         error = ResumeWindowExpired(f"events of {gone.job_id} are gone before they could be sent")
         told = refusal(error, job_id=gone.job_id)
         if watch.observer:
-            batch = Batch(session, self._live)
+            batch = Batch(session, self._jobs)
             batch.unwatch(watch)
             batch.promise(Promise(told))
             await self._publisher.publish(batch)

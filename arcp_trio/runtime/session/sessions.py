@@ -116,9 +116,8 @@ class Sessions:
         row = unparked.row
         session = Session(self._core, row, unparked.window_ends)
         for job_id, cursor in row.watches.items():
-            job = self.jobs.live.get(job_id)
+            journal = self.jobs.journal(job_id, cursor)
             observer = job_id in row.observed
-            journal = None if job is None else job.journal
             watch = session.watches[job_id] = Watch(session, job_id, journal, cursor, observer)
             if observer:
                 session.subscriptions[job_id] = watch

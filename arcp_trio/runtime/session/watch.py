@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import attrs
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.job.journal import Watcher
+    from arcp_trio.runtime.job.written import Written
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.store.records import Entry
-
-
-class Written(Protocol):
-    """A journal to which entries may be added, as its watches know it."""
-
-    watches: dict[str, Watcher]
-    """The watches of the awake sessions that watch the job, by session id."""
-
-    @property
-    def trace_id(self) -> str:
-        """The job's trace."""
-        ...
-
-    @property
-    def length(self) -> int:
-        """How many entries the journal was given."""
-        ...
-
-    def reader_moved(self) -> None:
-        """Notice that a watch moved on or left."""
-        ...
 
 
 @attrs.define(eq=False)
@@ -53,9 +32,24 @@ class Watch:
         self.session.outbox.hint(self, entry)
 
     @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self.session.id
+
+    @property
     def attached(self) -> bool:
         """Whether the session has a connection for which it numbers entries."""
         return self.session.outbox.unsent is not None
+
+    @property
+    def takes_hints(self) -> bool:
+        """Whether the session numbers entries as it is given notice of them."""
+        return self.attached and not self.session.outbox.behind
+
+    def fall_behind(self) -> None:
+        """Have the session read journals, from the cursors on."""
+        self.session.outbox.fall_behind()
+        self.session.outbox.wake_scribe()
 
     @property
     def behind(self) -> bool:
@@ -65,7 +59,12 @@ class Watch:
     @property
     def owed(self) -> int:
         """How many entries the session is owed; of an ended job at least the terminal."""
-        return 1 if self.journal is None else self.journal.length - self.cursor
+        return 1 if self.journal is None else max(0, self.journal.length - self.cursor)
+
+    @property
+    def may_be_behind(self) -> bool:
+        """Whether the session is owed something, or may be: another node writes the journal."""
+        return self.behind or (self.journal is not None and self.journal.elsewhere)
 
     def skip_to_terminal(self) -> None:
         """Have the session owed nothing but the terminal; the job has ended."""
@@ -79,14 +78,22 @@ class Watch:
                 del kept[self.job_id]
         self.leave_journal()
 
+    # -- its journal
+
     def join_journal(self) -> None:
         """Have the journal send hints to the session, if its job has not ended."""
         if self.journal is not None:
-            self.journal.watches[self.session.id] = self
+            self.journal.join(self)
 
     def leave_journal(self) -> None:
         """Have the journal neither send hints to the session nor wait for it."""
-        journal = self.journal
-        if journal is not None and journal.watches.get(self.session.id) is self:
-            del journal.watches[self.session.id]
-            journal.reader_moved()
+        if self.journal is not None:
+            self.journal.leave(self)
+
+    def read_from(self, journal: Written | None) -> None:
+        """Go on with another journal, or with none, that has the same entries."""
+        self.leave_journal()
+        self.journal = journal
+        self.join_journal()
+        if self.behind:
+            self.fall_behind()

@@ -1,0 +1,62 @@
+"""What stands before the nodes: takes each connection of a client to the next node."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import trio
+
+
+class Balancer:
+    """One address for all nodes. It knows nothing of them but their ports."""
+
+    def __init__(self, ports: Callable[[], Sequence[int]]) -> None:
+        self.port = 0
+        self._ports = ports
+        self._turn = 0
+        self._carried: dict[trio.SocketStream, int] = {}
+        """The streams to the nodes, each with the node's port."""
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Carry connections."""
+        listener = socket.create_server(("127.0.0.1", 0), backlog=100)
+        self.port = listener.getsockname()[1]
+        task_status.started()
+        accepting = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+        await trio.serve_listeners(self._carry, [accepting])
+
+    async def cut(self, port: int) -> None:
+        """Cut all clients' connections to a node."""
+        for stream in [each for each, to in self._carried.items() if to == port]:
+            await trio.aclose_forcefully(stream)
+
+    async def _carry(self, near: trio.SocketStream) -> None:
+        async with near:
+            for _ in self._ports():
+                self._turn += 1
+                ports = self._ports()
+                if not ports:
+                    return
+                port = ports[self._turn % len(ports)]
+                with suppress(OSError):
+                    await self._join(near, await trio.open_tcp_stream("127.0.0.1", port), port)
+                    return
+
+    async def _join(self, near: trio.SocketStream, far: trio.SocketStream, port: int) -> None:
+        self._carried[far] = port
+        try:
+            async with far, trio.open_nursery() as nursery:
+                for source, sink in ((near, far), (far, near)):
+                    nursery.start_soon(self._pump, source, sink, nursery)
+        finally:
+            del self._carried[far]
+
+    async def _pump(
+        self, source: trio.SocketStream, sink: trio.SocketStream, nursery: trio.Nursery
+    ) -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for some in source:
+                await sink.send_all(some)
+        nursery.cancel_scope.cancel()

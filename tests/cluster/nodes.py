@@ -1,0 +1,151 @@
+"""Real node processes over one database, each with its own line to it, behind one balancer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from arcp_trio.testing.background import background_tasks
+from tests.cluster.balancer import Balancer
+from tests.cluster.line import DatabaseLine
+
+ROOT: Final = Path(__file__).parents[2]
+PRINCIPALS: Final = ("alice", "bob")
+NODE_SECONDS: Final = 2
+"""After how long without a beat a node counts as dead."""
+
+_START_SECONDS: Final = 60.0
+_END_SECONDS: Final = 60.0
+
+
+def token_of(principal: str) -> str:
+    """Return the token of a principal."""
+    return f"the-token-of-{principal}"
+
+
+class Node:
+    """One name, and the process that has it now."""
+
+    def __init__(self, name: str, folder: Path, line: DatabaseLine) -> None:
+        self.name = name
+        self.line = line
+        self.port = 0
+        self.serves = False
+        """Whether the balancer takes clients to it."""
+        self._log = folder / f"{name}.log"
+        self._config = folder / "serve.toml"
+        self._process: trio.Process | None = None
+
+    @property
+    def log(self) -> str:
+        """What all processes of this name have logged."""
+        return self._log.read_text()
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Start a process, and wait until it listens."""
+        command = [sys.executable, "-m", "arcp_trio", "serve", "--config", str(self._config)]
+        tokens = ",".join(f"{principal}={token_of(principal)}" for principal in PRINCIPALS)
+        with self._log.open("ab") as log:
+            self._process = await trio.lowlevel.open_process(
+                [*command, "--node", self.name, "--port", "0"],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=ROOT,
+                env={**os.environ, "ARCP_TOKENS": tokens, "ARCP_STORE": self.line.url},
+            )
+        assert self._process.stdout is not None
+        line = b""
+        with trio.fail_after(_START_SECONDS):
+            while not line.endswith(b"\n"):
+                some = await self._process.stdout.receive_some()
+                assert some, f"{self.name} did not start: {self.log}"
+                line += some
+        self.port = int(line.rpartition(b":")[2].partition(b"/")[0])
+        self.serves = True
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the process a signal; it may be gone already."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait for the end of the process, and return its exit code."""
+        assert self._process is not None
+        with trio.fail_after(_END_SECONDS):
+            code = await self._process.wait()
+        self.serves = False
+        assert self._process.stdout is not None
+        await self._process.stdout.aclose()
+        return code
+
+    async def kill(self) -> None:
+        """Kill the process, whatever it does, stopped or not."""
+        self.serves = False
+        self.signal(signal.SIGKILL)
+        await self.ended()
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a process."""
+        return self._process is not None and self._process.returncode is None
+
+
+class Cluster:
+    """Some nodes, and the balancer before them."""
+
+    def __init__(self, nodes: list[Node], database: str) -> None:
+        self.nodes = nodes
+        self.database = database
+        self.balancer = Balancer(lambda: [node.port for node in self.nodes if node.serves])
+
+    def __getitem__(self, place: int) -> Node:
+        return self.nodes[place]
+
+    @property
+    def logs(self) -> str:
+        """The ends of all logs."""
+        return "\n".join(f"--- {node.name}\n{node.log[-6_000:]}" for node in self.nodes)
+
+
+@asynccontextmanager
+async def cluster_over(
+    database: str, folder: Path, *, nodes: int = 3, node_seconds: float = NODE_SECONDS
+) -> AsyncGenerator[Cluster]:
+    """Run some nodes over a database; no process is left after the block."""
+    (folder / "serve.toml").write_text(
+        '[serve]\nagents = ["tests.cluster.agents"]\ndrain = 1\n'
+        f"[limits]\nnode_seconds = {node_seconds}\nheartbeat_seconds = 1\n"
+    )
+    async with background_tasks() as nursery:
+        lines = [DatabaseLine(database) for _ in range(nodes)]
+        cluster = Cluster([Node(f"n{n}", folder, line) for n, line in enumerate(lines)], database)
+        try:
+            for line in lines:
+                await nursery.start(line.run)
+            await nursery.start(cluster.balancer.run)
+            async with trio.open_nursery() as starting:
+                for node in cluster.nodes:
+                    starting.start_soon(node.start)
+            yield cluster
+        except BaseException as error:
+            error.add_note(cluster.logs)
+            raise
+        finally:
+            with trio.CancelScope(shield=True):  # each end is bounded
+                for node in cluster.nodes:
+                    if node.running:
+                        await node.kill()
