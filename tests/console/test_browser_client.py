@@ -13,21 +13,15 @@ from typing import Any
 
 import pytest
 
-from tests.cli.clients import TOKEN, Commands, served
-from tests.cli.processes import LIFETIME_SECONDS, starter
+from tests.cli.clients import TOKEN, Commands
+from tests.cli.processes import LIFETIME_SECONDS, ROOT, starter
 from tests.cli.relay import relay
 from tests.console.node import start
+from tests.documents.stories import read
 
 pytestmark = pytest.mark.real_tcp
 
 CUTS = 20
-
-
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    """Serve the agents of the client commands, and the demo agents."""
-    with served(tmp_path_factory.mktemp("console")) as to_run:
-        yield to_run
 
 
 @contextmanager
@@ -63,7 +57,7 @@ def test_each_call(commands: Commands) -> None:
         "wrongToken": "UNAUTHENTICATED",
         "nobody": "Error: no connection to ws://127.0.0.1:1/arcp",
         "agents": True,
-        "schemas": ["picky@1.0.0"],
+        "schemas": ["picky@1.0.0", "formal@1.0.0"],
         "kinds": ["progress", "progress"],
         "result": {"done": 2},
         "streamed": 200_000,
@@ -85,6 +79,23 @@ def test_each_call(commands: Commands) -> None:
         "afterwards": "Error: the session is over",
         "states": ["live", "closed"],
     }
+
+
+def test_the_document_shows_what_works(commands: Commands, tmp_path: Path) -> None:
+    """The program of docs/console.md prints the events and the result of its job."""
+    (module,) = read((ROOT / "docs" / "console.md").read_text(encoding="utf-8")).modules
+    client = ROOT / "arcp_trio" / "console" / "arcp.js"
+    module = module.replace("http://127.0.0.1:7777/arcp.js", client.as_uri())
+    module = module.replace("ws://127.0.0.1:7777/arcp", commands.url)
+    program = tmp_path / "program.mjs"
+    text = f"const token = '{TOKEN}';\n{module}\nclient.close();\n"
+    program.write_text(text, encoding="utf-8")
+    with running(str(program)) as process:
+        out, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    first, *_, last = out.splitlines()
+    assert first == "progress { current: 1, total: 3, units: 'steps' }"
+    assert last == "{ done: 3 }"
 
 
 def test_nothing_is_lost_over_cuts(commands: Commands) -> None:
@@ -148,6 +159,7 @@ def test_a_lost_session_is_told(tmp_path: Path) -> None:
             relay(first.url()) as between,
             running("follow.mjs", between.url, TOKEN, "sleeper", "null") as process,
         ):
+            last: dict[str, Any] = {}
             for said in lines(process):
                 if "submitted" in said:
                     between.fail()
