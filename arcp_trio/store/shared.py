@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from arcp_trio.store.nodes import Nodes
+
 
 class OpenCommand(msgspec.Struct, frozen=True):
     """What a node was asked to do by another one, and has not answered."""
@@ -82,15 +84,5 @@ class Follows(ABC):
         """
 
 
-class Shared(Commands, Follows):
+class Shared(Nodes, Commands, Follows):
     """What this node does and knows as one of several."""
-
-    @property
-    @abstractmethod
-    def node(self) -> int:
-        """The number of this node; no other start of any runtime has ever had it."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name of this node; of all nodes that are not gone, it alone has it."""

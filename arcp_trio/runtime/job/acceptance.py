@@ -8,7 +8,6 @@ acceptance is stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +30,13 @@ if TYPE_CHECKING:
     from arcp_trio.store.queue import Group
 
 
+class AcceptanceRefused(InternalError):  # noqa: N818 - an answer, not a fault
+    """The store did not take on a job: another runtime has its key, or its session, by now."""
+
+    def __init__(self) -> None:
+        super().__init__("the job was not accepted here: try again, in the session as it is now")
+
+
 class NewJob(msgspec.Struct, frozen=True):
     """A job whose acceptance is stored, or in the store's queue."""
 
@@ -43,16 +49,34 @@ class NewJob(msgspec.Struct, frozen=True):
     """What its idempotency key stands for from now on, if it has one."""
 
     async def stored(self) -> None:
-        """Wait until the acceptance is stored; give the job up if the wait is cancelled."""
+        """Wait until the acceptance is stored; give the job up if it is not to be.
+
+        Raises:
+            AcceptanceRefused: the store did not take it.
+        """
         try:
             await self.group.committed()
         except BaseException:
             _give_up(self.job)
             raise
+        if self.job.id in self.group.refused:
+            self._withdraw()
+            raise AcceptanceRefused
 
     def start_once_stored(self) -> None:
         """Have the job start as soon as its acceptance is stored."""
-        self.group.then(partial(self.job.jobs.start, self.job))
+        self.group.then(self._start)
+
+    def _start(self) -> None:
+        if self.job.id in self.group.refused:
+            self._withdraw()
+        else:
+            self.job.jobs.start(self.job)
+
+    def _withdraw(self) -> None:
+        """Give up the job, which the store has refused."""
+        if self.job.outcome is None:  # else its end is on its way, which will be refused as well
+            _give_up(self.job)
 
 
 def accept_at_once(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:

@@ -127,6 +127,7 @@ def reopen_questions(job: Job) -> None:
         if "question" in state:
             body = read(QuestionBody, object_in(state["question"]))
             job.questions.reopen(HumanQuestion.of(job, key, body, _deadline_of(job, body)))
+    job.questions.show(job)  # without the approvals that an earlier run has asked for
 
 
 def _deadline_of(job: Job, body: QuestionBody) -> float:

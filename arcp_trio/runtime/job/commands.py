@@ -85,6 +85,7 @@ async def answer_question(job: Job, command: AnswerTo) -> Obeyed:
     if not job.core.policy.may_answer(command.by, job.principal):
         raise PermissionDenied("only the job's own principal and approvers may answer")
     question.settle(command)
+    job.questions.show(job)
     settled = {"question_id": command.question_id, "by": command.by}
     log.info("question answered", extra=job.facts | settled)
     return Obeyed()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from arcp_trio.store.writes import KeepSpent
+from arcp_trio.store.writes import KeepSpent, Spend
 from arcp_trio.wire.event_bodies import Number
 from arcp_trio.wire.events import REMAINING, InvalidEvent
 from arcp_trio.wire.json import dumps
@@ -28,17 +28,21 @@ class Charge:
     """The budgets that have changed."""
 
 
+def is_cost(metric: Mapping[str, JsonLike]) -> bool:
+    """Return whether a metric tells of something that was spent."""
+    name = metric["name"]
+    return isinstance(name, str) and name.startswith("cost.") and name != REMAINING
+
+
 def charge(job: Job, metric: Mapping[str, JsonLike]) -> Charge | None:
     """Take a metric off the budgets of a job and its ancestors; None if it costs them nothing.
 
     Raises:
         InvalidEvent: an amount that cannot be counted exactly.
     """
-    name, currency, value = metric["name"], metric.get("unit"), metric["value"]
-    if not isinstance(currency, str) or not isinstance(name, str) or not isinstance(value, Number):
+    currency, value = metric.get("unit"), metric["value"]
+    if not is_cost(metric) or not isinstance(currency, str) or not isinstance(value, Number):
         return None  # a metric without a unit costs nothing
-    if name == REMAINING or not name.startswith("cost."):
-        return None
     try:
         budgets = job.authority.budget.charge(currency, value)
     except ValueError as error:
@@ -53,12 +57,25 @@ def spent(job: Job) -> bytes:
 
 
 def keep_spent(job: Job) -> None:
-    """Store what a durable job has spent together with the event that tells of it."""
+    """Store what a job and those above it have spent together with the event that tells of it.
+
+    Durable jobs need it after a restart, and other nodes list it.
+    """
+    store = job.core.store
     each: Job | None = job
     while each is not None:
-        if each.memory.durable and each.authority.budget.spent_anything:
-            each.core.store.put(KeepSpent(each.id, spent(each)))
+        if each.authority.budget.spent_anything:
+            if each.memory.durable:
+                store.put(KeepSpent(each.id, spent(each)))
+            if store.shared is not None:
+                store.put(Spend(each.id, budget_left(each), spent(each)))
         each = each.parent
+
+
+def budget_left(job: Job) -> bytes | None:
+    """Return what is left of a job's budget, by currency, as JSON; None without a budget."""
+    left = job.authority.budget.remaining
+    return dumps(left) if left else None
 
 
 def remaining(job: Job, charged: Charge) -> Iterator[tuple[Job, JsonObject]]:

@@ -72,7 +72,7 @@ def add_event(
     _append(job, kind, body, payload, once=telling is not Telling.ALWAYS)
     if kind in ("tool_call", "tool_result"):
         _note_call(job, kind, body["call_id"])
-    if kind == "metric":
+    if kind == "metric" and costs.is_cost(body):
         costs.keep_spent(job)
     if kind != "result_chunk":
         job.last_event.note(kind, body, payload)

@@ -25,7 +25,6 @@ from arcp_trio.runtime.usage import serve_principal
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
 from arcp_trio.wire.errors import LeaseExpired
-from arcp_trio.wire.json import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -280,18 +279,17 @@ class Job:
         self.finished_at = now = self.core.clock.now()
         self.status = outcome.status
         self.core.metrics.finished[outcome.status] += 1
-        budget_left = self.authority.budget.remaining
         group = self.journal.finish(
             outcome,
             now,
-            budget=dumps(budget_left) if budget_left else None,
+            budget=costs.budget_left(self),
             spent=costs.spent(self),
             last_event=self.last_event.words,
             durable=self.memory.durable,
         )
         self._over.set()
         self.leave_tree()
-        log_end(self, outcome, budget_left)
+        log_end(self, outcome, self.authority.budget.remaining)
         group.then(partial(self.jobs.remove, self))
 
     # -- parent and children (§10)

@@ -15,6 +15,7 @@ import trio
 
 from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.store.writes import KeepQuestions
 from arcp_trio.wire.json import dumps
 from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.questions import QUESTION, QuestionBody
@@ -95,6 +96,7 @@ class Questions:
     def reopen(self, question: OpenQuestion) -> None:
         """Let a question that was asked before be answered."""
         self._open[question.body.question_id] = question
+        self.show(question.job)
 
     def find(self, question_id: str) -> OpenQuestion | None:
         """Return a question that can be answered now; None if there is no such question."""
@@ -107,7 +109,14 @@ class Questions:
 
     def close(self, question: OpenQuestion) -> None:
         """Stop listing a question that is settled or given up."""
-        self._open.pop(question.body.question_id, None)
+        if self._open.pop(question.body.question_id, None) is not None:
+            self.show(question.job)
+
+    def show(self, job: Job) -> None:
+        """Have other nodes list what is open now."""
+        if job.core.store.shared is not None:
+            bodies = [to_json(body) for body in self.listed()]
+            job.core.store.put(KeepQuestions(job.id, dumps(bodies) if bodies else None))
 
     def listed(self) -> list[QuestionBody]:
         """Return the questions that can be answered now, in the order in which they were asked."""

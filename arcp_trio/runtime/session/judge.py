@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 import msgspec
 
 from arcp_trio.authority.lease import Lease
-from arcp_trio.runtime.job.acceptance import NewJob, accept, accept_at_once, accepted_tail
+from arcp_trio.runtime.job.acceptance import (
+    AcceptanceRefused,
+    NewJob,
+    accept,
+    accept_at_once,
+    accepted_tail,
+)
 from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
 from arcp_trio.runtime.job.granting import granted
 from arcp_trio.runtime.session.claims import Claim, Claims
@@ -71,11 +78,15 @@ class Judge:
             if claim.waits:
                 await claim.turn(submission.request.attachment)
             known = claim.known or await self._look_up(submission, claim)
-            if known is not None:
-                return await self._repeat(submission, known)
-            decision = await self._accept(submission)
-            known = None if decision.new is None else decision.new.key
-            return decision
+            if known is None:
+                with suppress(AcceptanceRefused):
+                    decision = await self._accept(submission)
+                    known = None if decision.new is None else decision.new.key
+                    return decision
+                known = await self._look_up(submission, claim)
+                if known is None:
+                    raise AcceptanceRefused
+            return await self._repeat(submission, known)
         finally:
             self.claims.leave(claim, known)
 

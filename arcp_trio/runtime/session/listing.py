@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -19,6 +20,7 @@ from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import (
     JsonObject,
     dumps,
+    list_in,
     loads,
     loads_exact,
     loads_object,
@@ -27,6 +29,7 @@ from arcp_trio.wire.json import (
 )
 from arcp_trio.wire.messages import ErrorBrief, JobBrief, JobEntry, JobListing, ListJobs, WaitingFor
 from arcp_trio.wire.payloads import read, to_json
+from arcp_trio.wire.questions import QuestionBody
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
@@ -115,16 +118,19 @@ class Lister:
             trace_id=row.trace_id,
             last_event_seq=row.last_seq,
             brief=_brief(now, accepted),
-            waiting=await self._waiting(row.job_id),
+            waiting=await self._waiting(row),
         )
 
-    async def _waiting(self, job_id: str) -> WaitingFor | None:
+    async def _waiting(self, row: JobRow) -> WaitingFor | None:
         """Return what a job asks people, for clients that know questions."""
-        job = self._jobs.live.get(job_id)
-        if job is None or Feature.QUESTIONS not in self._session.features:
+        if Feature.QUESTIONS not in self._session.features:
             return None
-        await job.memory.is_known()
-        questions = job.questions.listed()
+        job = self._jobs.live.get(row.job_id)
+        if job is None:
+            questions = _open_elsewhere(row, self._core.clock.now())
+        else:
+            await job.memory.is_known()
+            questions = job.questions.listed()
         return WaitingFor(questions=questions) if questions else None
 
 
@@ -143,6 +149,15 @@ def _as_it_is_now(row: JobRow, job: Job) -> JobRow:
         spent=costs.spent(job),
         last_event=job.last_event.words,
     )
+
+
+def _open_elsewhere(row: JobRow, now: float) -> list[QuestionBody]:
+    """Return what a job that runs at another node asks people."""
+    if row.questions is None or row.finished_at is not None:
+        return []
+    asked = [read(QuestionBody, object_in(each)) for each in list_in(loads(row.questions))]
+    ends = [inf if each.expires_at is None else parse_rfc3339(each.expires_at) for each in asked]
+    return [each for each, end in zip(asked, ends, strict=True) if now < end]
 
 
 def _brief(row: JobRow, accepted: JsonObject) -> JobBrief:

@@ -155,4 +155,7 @@ def _budget(row: JobRow, job: Job | None) -> JsonObject | None:
     """Return what is left of the job's budget now, by currency."""
     if job is not None:
         return dict[str, JsonValue](job.authority.budget.remaining) or None
-    return None if row.budget is None else loads_exact(row.budget)
+    if row.budget is not None:
+        return loads_exact(row.budget)
+    # It runs at another node, and has not spent anything.
+    return object_in(loads_exact(row.accepted).get("budget")) if row.finished_at is None else None

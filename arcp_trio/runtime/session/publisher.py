@@ -61,7 +61,7 @@ class Publisher:
         told = session.accepting.intersection(write.watched)
         group = self._last = self._put(write, told)
         session.hold()
-        group.then(partial(self._send, batch.series, unsent, write.top, told))
+        group.then(partial(self._send, group, batch.series, unsent, write.top, told))
         return group
 
     def _put(self, write: AppendLog, told: Iterable[str]) -> Group:
@@ -77,13 +77,21 @@ class Publisher:
         return moved or group
 
     def _send(
-        self, series: Sequence[Series], unsent: Unsent | None, top: int, told: Iterable[str]
+        self,
+        group: Group,
+        series: Sequence[Series],
+        unsent: Unsent | None,
+        top: int,
+        told: Iterable[str],
     ) -> None:
         session = self._session
         session.acceptances_logged(told)
-        self._stored_seq = top
-        if unsent is not None:
-            unsent.extend(series)
+        if session.id in group.refused:
+            session.went_elsewhere()  # what has its numbers now is for another runtime to say
+        else:
+            self._stored_seq = top
+            if unsent is not None:
+                unsent.extend(series)
         session.release()
 
     async def all_stored(self) -> None:

@@ -109,6 +109,8 @@ class Resume:
         )
         self.sessions.join(session, attachment)
         await rotated.committed()
+        if session.id in rotated.refused:
+            raise InternalError("the session was resumed elsewhere at the same time")
         self.token = token
         session.tell(Attach(attachment, self.after_seq))
         resumed = {"peer": self.peer, "after_seq": self.after_seq}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.credentials.holes import fill_holes
 from arcp_trio.runtime.session.inbox import Inbox
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.watch import Watch
     from arcp_trio.store.records import SessionRow
     from arcp_trio.wire.errors import ArcpError
+
+ELSEWHERE: Final = "the session was resumed elsewhere"
+"""Why a connection is closed whose session has another one."""
 
 
 class Session:
@@ -143,7 +146,14 @@ class Session:
     def evict(self) -> None:
         """End the connection that holds the session; its socket may only look alive."""
         if self.holder is not None:
-            self.holder.closing.now(CloseCode.NORMAL, "the session was resumed elsewhere")
+            self.holder.closing.now(CloseCode.NORMAL, ELSEWHERE)
+
+    def went_elsewhere(self) -> None:
+        """Notice that another runtime has the session by now: nobody here may see more of it."""
+        self.evict()
+        if self.attached is not None:
+            self.attached.closing.now(CloseCode.NORMAL, ELSEWHERE)
+        self.stop_numbering()
 
     def begin(self, attachment: Attachment) -> None:
         """Attach a new session to its first connection: it is owed nothing yet."""

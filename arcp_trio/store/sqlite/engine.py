@@ -12,11 +12,11 @@ from typing import Final, Literal, TypeVar
 
 import trio
 
+from arcp_trio.store.call_thread import CallThread
 from arcp_trio.store.errors import StoreError, UnwritableStore
 from arcp_trio.store.interface import Store
 from arcp_trio.store.sqlite import _file
 from arcp_trio.store.sqlite._cleaning import clean_piece, shrink_piece
-from arcp_trio.store.sqlite._write_thread import WriteThread
 from arcp_trio.store.sqlite._writing import GroupWriter
 from arcp_trio.store.sqlite.reader import SqliteReader
 from arcp_trio.store.writes import Write
@@ -72,7 +72,7 @@ class SqliteStore(SqliteReader, Store):
         self._resources = ExitStack()
         self._writer: sqlite3.Connection
         self._checkpointer: sqlite3.Connection
-        self._writes = WriteThread()
+        self._writes = CallThread("store writer")
         self._checkpoints = trio.CapacityLimiter(1)
         self._committed = 0
         """Number of the last group that is known to be stored."""

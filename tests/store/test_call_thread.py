@@ -7,8 +7,8 @@ import threading
 import pytest
 import trio
 
-from arcp_trio.store.sqlite import _write_thread
-from arcp_trio.store.sqlite._write_thread import WriteThread
+from arcp_trio.store import call_thread
+from arcp_trio.store.call_thread import CallThread
 
 GUARD_SECONDS = 60.0
 """A wait that lasts so long shows a defect."""
@@ -32,7 +32,7 @@ async def test_loop_stands_still_until_let_go(
     passes: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing else runs in the loop until the thread lets it go on; then everything does."""
-    monkeypatch.setattr(_write_thread, "STANDSTILL_SECONDS", GUARD_SECONDS)
+    monkeypatch.setattr(call_thread, "STANDSTILL_SECONDS", GUARD_SECONDS)
     token = trio.lowlevel.current_trio_token()
 
     def act() -> int:
@@ -44,7 +44,7 @@ async def test_loop_stands_still_until_let_go(
         trio.from_thread.run_sync(passes.append, None, trio_token=token)
         return during
 
-    with (thread := WriteThread()):
+    with (thread := CallThread("calls")):
         assert await thread.run(act) == 0
 
 
@@ -56,7 +56,7 @@ async def test_loop_goes_on_by_itself() -> None:
         await trio.lowlevel.checkpoint()
         goes_on.set()
 
-    with (thread := WriteThread()):
+    with (thread := CallThread("calls")):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(let_act_end)
             assert await thread.run(lambda: goes_on.wait(GUARD_SECONDS))
@@ -66,16 +66,16 @@ async def test_calls_are_made_in_one_thread() -> None:
     """What several tasks want to be called is called one after the other, in the same thread."""
     made: list[str] = []
 
-    with (thread := WriteThread()):
+    with (thread := CallThread("calls")):
         async with trio.open_nursery() as nursery:
             for _ in range(10):
                 nursery.start_soon(thread.run, lambda: made.append(threading.current_thread().name))
-    assert made == ["store writer"] * 10
+    assert made == ["calls"] * 10
 
 
 async def test_errors_and_cancels() -> None:
     """An error of the function is raised; a cancel waits until the function is done."""
-    thread, done = WriteThread(), threading.Event()
+    thread, done = CallThread("calls"), threading.Event()
 
     def fail() -> None:
         raise ValueError("no room")
@@ -101,7 +101,7 @@ async def test_errors_and_cancels() -> None:
 
 async def test_the_thread_ends_with_its_block() -> None:
     """No thread is left after the block, which may be entered again."""
-    thread = WriteThread()
+    thread = CallThread("calls")
     before = threading.active_count()
     for _ in range(2):
         with thread:

@@ -1,4 +1,4 @@
-"""The thread that writes, for which the loop stands still a moment."""
+"""Threads that make the calls of an engine, for which the loop stands still a moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STANDSTILL_SECONDS: Final = 0.001
 """How long the loop stands still at most: longer than a small group's statements take."""
 
 
-class WriteThread:
+class CallThread:
     """A thread that lives as long as the `with` block around it, and makes one call at a time.
 
     Each of SQLite's statements gives Python's lock up several times, and a busy loop takes it. A
@@ -27,9 +27,17 @@ class WriteThread:
     one of them run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, *, standstill: bool = True) -> None:
+        """Make a thread.
+
+        Args:
+            name: what the system calls the thread.
+            standstill: whether the loop stands still at the beginning of a call.
+        """
         self.waiting = 0
         """Tasks that wait for their calls."""
+        self._name = name
+        self._stands_still = standstill
         self._errands: SimpleQueue[_Errand[Any] | None] = SimpleQueue()
         self._standstill = threading.Lock()
         """Of the call that is made now."""
@@ -37,7 +45,7 @@ class WriteThread:
 
     def __enter__(self) -> None:
         # A daemon: if the loop itself breaks, nobody is left to end the thread.
-        self._thread = threading.Thread(target=self._run, name="store writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
@@ -45,17 +53,29 @@ class WriteThread:
         self._thread.join()  # at once: every call was waited for
 
     @trio.lowlevel.enable_ki_protection  # else Ctrl-C could leave an errand without its task
-    async def run(self, act: Callable[[], _T]) -> _T:
-        """Return what `act` returns, once the calls before are done; a cancel waits for it."""
+    async def run(self, act: Callable[[], _T], cut: Callable[[], None] | None = None) -> _T:
+        """Return what `act` returns, once the calls before are done; a cancel waits for it.
+
+        Args:
+            act: the call.
+            cut: called at a cancel, in the loop, to have the call end sooner.
+        """
         await trio.lowlevel.checkpoint_if_cancelled()
         errand = _Errand(act)
         self.waiting += 1
-        if self.waiting == 1:  # else the thread is not about to make this call
+        stands_still = self._stands_still and self.waiting == 1  # else it makes another call first
+        if stands_still:
             errand.standstill.acquire()
         self._errands.put(errand)
-        if self.waiting == 1:
+        if stands_still:
             errand.standstill.acquire(timeout=STANDSTILL_SECONDS)
-        await trio.lowlevel.wait_task_rescheduled(lambda _: Abort.FAILED)
+
+        def abort(_: object) -> Abort:
+            if cut is not None:
+                cut()
+            return Abort.FAILED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
         self.waiting -= 1
         return errand.result()
 

@@ -1,0 +1,142 @@
+"""Checks that a database is a store which this node may write."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from arcp_trio.store.errors import ForeignFile, OtherVersion, StoreError, UnwritableStore
+from arcp_trio.store.postgres._address import DatabaseAddress
+from arcp_trio.store.postgres._schema import MIGRATIONS, OLDEST_SERVER, Database, versions
+
+log = logging.getLogger(__name__)
+
+VERSION: Final = len(MIGRATIONS)
+"""The version of the schema that this program writes."""
+
+_RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
+
+
+def check_server(db: Database, address: DatabaseAddress) -> None:
+    """Check what has nothing to do with the schema.
+
+    Raises:
+        OtherVersion: the server is too old.
+        StoreError: the database is of no use.
+    """
+    found = db.info.server_version
+    if found < OLDEST_SERVER:
+        raise OtherVersion(
+            f"{address}: PostgreSQL {found // 10_000} is too old,"
+            f" {OLDEST_SERVER // 10_000} or later is needed"
+        )
+    encoding = db.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreError(
+            f"{address}: the database keeps text as {encoding}; create one with ENCODING 'UTF8'"
+        )
+
+
+def check_writable(db: Database, address: DatabaseAddress) -> None:
+    """Check that the database takes writes.
+
+    Raises:
+        UnwritableStore: the server is a standby, or the database is read-only.
+    """
+    row = db.execute(
+        "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::boolean"
+    ).fetchone()
+    if row is not None and any(row):
+        why = "the server is a standby" if row[0] else "transactions are read-only by default"
+        raise UnwritableStore(f"{address}: {why}; connect to a primary server that takes writes")
+
+
+def check_schema(db: Database, address: DatabaseAddress) -> None:
+    """Check that the schema is a store of a version that this program may write.
+
+    Raises:
+        StoreError: the schema is missing, or is closed to this role.
+        ForeignFile: the schema is something else.
+        OtherVersion: another version of this program has made it.
+    """
+    schema = address.schema
+    row = db.execute(
+        "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s", (schema,)
+    ).fetchone()
+    if row is None:
+        raise StoreError(f"{address} has no schema {schema}: make it with `arcp-trio store init`")
+    if not row[0]:
+        raise StoreError(
+            f"{address}: the role {db.info.user} may not use the schema {schema};"
+            f" as its owner, run `arcp-trio store init --role {db.info.user}`"
+        )
+    found = versions(db)
+    if found is None:
+        raise ForeignFile(
+            f"{address}: the schema {schema} is not a store of this program;"
+            " choose another name for the schema"
+        )
+    version, oldest_writer = found
+    if version < VERSION:
+        raise OtherVersion(
+            f"{address}: the store is of version {version}, and this program writes {VERSION};"
+            " as its owner, run `arcp-trio store migrate`"
+        )
+    if oldest_writer > VERSION:
+        raise OtherVersion(
+            f"{address}: the store is of version {version}, which this program does not know"
+            f" (it writes {VERSION}); use a later version of the program"
+        )
+
+
+def check_rights(db: Database, address: DatabaseAddress) -> None:
+    """Check that the role may do with the tables what a node does.
+
+    Raises:
+        StoreError: it may not.
+    """
+    lacking = db.execute(
+        "SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = 'r'"
+        " AND relname <> 'schema' AND NOT"
+        " (SELECT bool_and(has_table_privilege(pg_class.oid, needed))"
+        " FROM unnest(string_to_array(%s, ', ')) AS needed) ORDER BY relname",
+        (address.schema, _RIGHTS),
+    ).fetchall()
+    if lacking:
+        names = ", ".join(name for (name,) in lacking)
+        raise StoreError(
+            f"{address}: the role {db.info.user} may not read and write {names};"
+            f" as the owner, run `arcp-trio store init --role {db.info.user}`"
+        )
+
+
+def check_pooling(one: int, other: int, address: DatabaseAddress) -> None:
+    """Check that two connections are two processes of the server, given their ids.
+
+    Raises:
+        StoreError: a pooler gives one connection of the server to several clients.
+    """
+    if one == other:
+        raise StoreError(
+            f"{address}: a connection pooler shares connections between transactions;"
+            " use its session mode, or connect to the server itself"
+        )
+
+
+def warn_of_losses(db: Database, address: DatabaseAddress) -> None:
+    """Log what the settings of the server mean for what is promised."""
+    row = db.execute(
+        "SELECT current_setting('fsync')::boolean, current_setting('synchronous_standby_names'),"
+        " (SELECT count(*) FROM pg_stat_replication)"
+    ).fetchone()
+    if row is None:
+        return
+    synced, synchronous, standbys = row
+    facts = {"database": str(address)}
+    if not synced:
+        log.warning("the database does not sync: a loss of power loses it", extra=facts)
+    if standbys and not synchronous:
+        log.warning(
+            "the database has no synchronous standby: a failover may lose the last moments",
+            extra=facts,
+        )

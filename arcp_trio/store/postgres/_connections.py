@@ -1,0 +1,204 @@
+"""Connections, each with a thread of its own, that are made again after they were lost."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Final, TypeVar
+
+import attrs
+import psycopg
+import trio
+from psycopg import sql
+from psycopg.types.numeric import Int8BinaryDumper
+
+from arcp_trio.store.call_thread import CallThread
+from arcp_trio.store.errors import Fenced, StoreError
+from arcp_trio.store.postgres._address import DatabaseAddress
+from arcp_trio.store.postgres._errors import FENCED, store_errors
+from arcp_trio.store.postgres._schema import Database
+
+_T = TypeVar("_T")
+
+ANSWER_SECONDS: Final = 10.0
+"""How long to wait for an answer before the connection is given up."""
+
+_SETTINGS: Final = """
+    SET search_path = {schema}, pg_temp;
+    SET application_name = {application};
+    SELECT set_config('synchronous_commit', {synchronous}, false)
+        WHERE {synchronous} = 'off' OR current_setting('synchronous_commit') = 'off';
+    SET arcp.node = {node};
+    SET jit = off;
+    SET lock_timeout = '5s';
+    SET idle_in_transaction_session_timeout = '15s'"""
+_TRANSACTION_TIMEOUT: Final = "; SET transaction_timeout = '15s'"
+_TRANSACTION_TIMEOUT_SINCE: Final = 170000
+
+
+@attrs.define(eq=False)
+class Membership:
+    """What all connections of a node share."""
+
+    address: DatabaseAddress
+    synchronous: bool
+    node: int = 0
+    """The number of the node; 0 before it has one, and for those that only look."""
+    fenced: Fenced | None = None
+    """Why nothing can be stored any more."""
+
+    def fence(self, reason: str) -> Fenced:
+        """Note that this node is over; return the error that says so."""
+        if self.fenced is None:
+            self.fenced = Fenced(f"node {self.node} is fenced: {reason}")
+        return Fenced(*self.fenced.args)
+
+
+def application_name(address: DatabaseAddress, node: int) -> str:
+    """Return the name by which the server's other users know the connections of a node."""
+    return f"{address.schema}/{node}"
+
+
+class DatabaseThread:
+    """A connection and the thread that uses it, for as long as the `with` block around it.
+
+    A call that fails gives the connection up. The next one makes another.
+    """
+
+    def __init__(self, membership: Membership, purpose: str, *, standstill: bool = False) -> None:
+        """Make a thread, which connects at its first call.
+
+        Args:
+            membership: the node.
+            purpose: what the connection is for.
+            standstill: see `CallThread`.
+        """
+        self._membership = membership
+        self._thread = CallThread(f"store {purpose}", standstill=standstill)
+        self._turn = trio.Lock()
+        self._db: Database | None = None
+
+    def __enter__(self) -> None:
+        self._thread.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._thread.__exit__(kind, error, traceback)
+        self._drop()
+
+    async def run(self, act: Callable[[Database], _T], *, seconds: float = ANSWER_SECONDS) -> _T:
+        """Call `act` in the thread, and give the connection up if that takes too long.
+
+        A cancel gives the connection up, too, and waits for the call's end.
+
+        Raises:
+            Fenced: the node is over.
+            StoreError: the database cannot do it now.
+        """
+        async with self._turn:
+            with trio.move_on_after(seconds) as scope:
+                try:
+                    return await self._thread.run(partial(self._call, act), self._cut)
+                except StoreError as error:
+                    if not scope.cancel_called:
+                        raise
+                    raise self._silent(seconds) from error
+        raise self._silent(seconds)
+
+    def _silent(self, seconds: float) -> StoreError:
+        return StoreError(f"{self._membership.address}: no answer within {seconds:g} s")
+
+    async def transact(self, act: Callable[[Database], _T]) -> _T:
+        """Call `act` in a transaction that begins with a look whether the node is gone."""
+
+        def in_transaction(db: Database) -> _T:
+            with db.transaction():
+                db.execute("SELECT member(%s)", (self._membership.node,))
+                return act(db)
+
+        return await self.run(in_transaction)
+
+    def let_loop_go_on(self) -> None:
+        """Let the loop go on that stands still for the call."""
+        self._thread.let_loop_go_on()
+
+    # -- in the thread
+
+    def _call(self, act: Callable[[Database], _T]) -> _T:
+        membership = self._membership
+        if membership.fenced is not None:
+            raise Fenced(*membership.fenced.args)
+        try:
+            with store_errors(membership.address):
+                return act(self._connection())
+        except psycopg.Error as error:
+            self._drop()
+            if error.sqlstate == FENCED:
+                raise membership.fence("other nodes go on with what it had") from error
+            raise
+        except BaseException:
+            self._drop()
+            raise
+
+    def _connection(self) -> Database:
+        if self._db is None or self._db.closed:
+            self._db = connect(self._membership)
+        return self._db
+
+    def _drop(self) -> None:
+        if self._db is not None:
+            with suppress(psycopg.Error):
+                self._db.close()
+            self._db = None
+
+    # -- in the loop
+
+    def _cut(self) -> None:
+        """Cut the connection off, so that the call that waits for an answer ends."""
+        db = self._db
+        if db is None:
+            return
+        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(db.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
+
+def connect(membership: Membership) -> Database:
+    """Return a new connection, whose transactions are begun and ended by hand.
+
+    Raises:
+        psycopg.Error: the server cannot be reached, or does not let this role in; or the node is
+            gone.
+    """
+    conninfo = membership.address.conninfo
+    db: Database = psycopg.connect(conninfo, autocommit=True, prepare_threshold=0)
+    try:
+        db.adapters.register_dumper(int, Int8BinaryDumper)
+        set_up(db, membership)
+        if membership.node:
+            db.execute("SELECT member(%s)", (membership.node,))
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def set_up(db: Database, membership: Membership) -> None:
+    """Set what holds for all that is done on the connection."""
+    address = membership.address
+    settings = sql.SQL(_SETTINGS).format(
+        schema=sql.Identifier(address.schema),
+        application=sql.Literal(application_name(address, membership.node)),
+        synchronous=sql.Literal("on" if membership.synchronous else "off"),
+        node=sql.Literal(str(membership.node)),
+    )
+    if db.info.server_version >= _TRANSACTION_TIMEOUT_SINCE:
+        settings += sql.SQL(_TRANSACTION_TIMEOUT)
+    db.execute(settings, prepare=False)

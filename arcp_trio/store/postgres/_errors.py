@@ -1,0 +1,75 @@
+"""What is wrong with a database, in words that say what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+import psycopg
+
+from arcp_trio.store.errors import StoreError
+from arcp_trio.store.postgres._address import DatabaseAddress
+
+FENCED: Final = "ARCP1"
+"""The state with which `fence` and `member` say that a node is gone."""
+
+_WORDS: Final = {
+    "25006": "the database is read-only; connect to the primary server",
+    "28000": "the role may not connect; look at the server's pg_hba.conf",
+    "28P01": "the password is wrong",
+    "3D000": "there is no such database; create it, then run `arcp-trio store init`",
+    "3F000": "the schema is gone; run `arcp-trio store init`",
+    "42501": "the role has lost privileges; run `arcp-trio store init --role` again",
+    "42P01": "tables of the store are gone; restore them from a backup",
+    "42703": "columns of the store are gone; this is another version's schema",
+    "42883": "functions of the store are gone; this is another version's schema",
+    "40P01": "two transactions have waited for each other",
+    "53100": "the server's disk is full; make room on it",
+    "53200": "the server is out of memory",
+    "53300": "the server has no connection left; raise its max_connections, or connect less",
+    "53400": "a limit of the server is reached",
+    "55P03": "another transaction has held a lock for too long",
+    "57P01": "an administrator has ended the connection, or the server shuts down",
+    "57P02": "the server has crashed and starts again",
+    "57P03": "the server starts, or shuts down",
+    "57P05": "the server has ended a connection on which nothing happened",
+    "25P03": "the server has ended a transaction in which nothing happened",
+    "25P04": "the server has ended a transaction that took too long",
+}
+"""By SQLSTATE, what is wrong."""
+
+_SURROUNDINGS: Final = ("08", "40", "53", "55", "57", "58", "XX001", "XX002", "0A000")
+"""SQLSTATEs that begin so are about the server, too; all others are mistakes of this program."""
+
+_STANDBY: Final = "session is read-only"
+"""What libpq says of a server that is not the primary one."""
+
+
+@contextmanager
+def store_errors(address: DatabaseAddress) -> Generator[None]:
+    """Raise errors of the database as `StoreError`."""
+    try:
+        yield
+    except psycopg.Error as error:
+        words = words_of(error)
+        if words is None:
+            raise
+        raise StoreError(f"{address}: {words}") from error
+
+
+def words_of(error: psycopg.Error) -> str | None:
+    """Return what is wrong with the database; None if it is a mistake of this program."""
+    state = error.sqlstate
+    said = " ".join(str(error.diag.message_primary or error).split())
+    if state in _WORDS:
+        return f"{_WORDS[state]} ({said})"
+    if state is None:
+        if not isinstance(error, psycopg.OperationalError):
+            return None
+        if _STANDBY in said:
+            return f"{_WORDS['25006']} ({said})"
+        return f"the server cannot be reached ({said})"
+    if state.startswith(_SURROUNDINGS):
+        return said
+    return None

@@ -1,0 +1,173 @@
+"""Nodes as rows: how one joins and leaves, and what it takes over of one that is gone.
+
+Each function works on a connection whose transactions are begun and ended by hand.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+
+from arcp_trio.store.nodes import NodeRow, NodeState, RollCall
+from arcp_trio.store.postgres._address import DatabaseAddress
+from arcp_trio.store.postgres._connections import application_name
+from arcp_trio.store.postgres._schema import Database
+
+TERMINATE_MILLISECONDS: Final = 2_000
+"""How long to wait for a connection of a dead node to end."""
+
+_NODES: Final = """SELECT node, name, state, version, coalesce(beats, 0),
+    extract(epoch FROM at)::float8 FROM node LEFT JOIN beat USING (node)"""
+
+# What a node has left, each with the node that takes it over and the node that is gone.
+_TAKE: Final = (
+    "UPDATE command SET node = %s WHERE node = %s AND answer IS NULL",
+    "UPDATE credential SET node = %s WHERE node = %s",
+)
+_REMOVE: Final = (
+    "DELETE FROM key WHERE node = %s AND accepted IS NULL",
+    "DELETE FROM follow WHERE node = %s",
+    "DELETE FROM beat WHERE node = %s",
+)
+
+
+@attrs.frozen
+class Taken:
+    """What a node has taken over."""
+
+    jids: Sequence[int]
+    """Unfinished jobs."""
+    sids: Sequence[int]
+    """Sessions, which are parked now."""
+
+
+def join(
+    db: Database, address: DatabaseAddress, name: str, version: str, window: float
+) -> tuple[int, int]:
+    """Enter a new node; return its number, and that of its last group.
+
+    It takes over from an older node of its name, whose sessions can be resumed for `window`
+    seconds.
+    """
+    for older in db.execute(
+        "SELECT node FROM node WHERE name = %s AND state <> 'gone'", (name,)
+    ).fetchall():
+        terminate(db, address, *older)
+    with db.transaction():
+        replaced = db.execute(
+            "UPDATE node SET state = 'gone', at = now() WHERE name = %s AND state <> 'gone'"
+            " RETURNING node",
+            (name,),
+        ).fetchall()
+        joined = db.execute(
+            "INSERT INTO node (name, version) VALUES (%s, %s) RETURNING node, committed",
+            (name, version),
+        ).fetchone()
+        assert joined is not None
+        me, committed = joined
+        db.execute("INSERT INTO beat (node) VALUES (%s)", (me,))
+        for (older,) in replaced:
+            take_over(db, me, older, window)
+    return me, committed
+
+
+def terminate(db: Database, address: DatabaseAddress, node: int) -> None:
+    """End the connections of a node, which may hold locks although the node stands still.
+
+    If it is alive after all, it connects again.
+    """
+    db.execute(
+        "SELECT pg_terminate_backend(pid, %s) FROM pg_stat_activity"
+        " WHERE application_name = %s AND datname = current_database() AND usename = current_user"
+        " AND pid <> pg_backend_pid()",
+        (TERMINATE_MILLISECONDS, application_name(address, node)),
+    )
+
+
+def adopt(db: Database, me: int, dead: NodeRow, window: float) -> Taken | None:
+    """Take over from a node, unless it is gone or has given another sign of life.
+
+    The caller's transaction has begun with a look whether this node is gone.
+    """
+    found = db.execute(
+        "SELECT beats FROM node JOIN beat USING (node) WHERE node = %s AND state <> 'gone'"
+        " FOR UPDATE",
+        (dead.node,),
+    ).fetchone()
+    if found != (dead.beats,):
+        return None
+    db.execute("UPDATE node SET state = 'gone', at = now() WHERE node = %s", (dead.node,))
+    return take_over(db, me, dead.node, window)
+
+
+def take_over(db: Database, me: int, gone: int, window: float) -> Taken:
+    """Give what a node that is gone has left to another one, within the caller's transaction."""
+    jobs = db.execute(
+        "UPDATE job SET node = %s WHERE node = %s AND finished_at IS NULL RETURNING jid", (me, gone)
+    ).fetchall()
+    sessions = db.execute(
+        "UPDATE session SET node = NULL, parked_until = now() + make_interval(secs => %s)"
+        " WHERE node = %s RETURNING sid",
+        (float(window), gone),
+    ).fetchall()
+    for statement in _TAKE:
+        db.execute(statement, (me, gone))
+    for statement in _REMOVE:
+        db.execute(statement, (gone,))
+    return Taken([jid for (jid,) in jobs], [sid for (sid,) in sessions])
+
+
+def beat(db: Database, me: int, *, alive: bool) -> RollCall | None:
+    """Give a sign of life, if `alive`, and see all nodes; None if this one is gone."""
+    began = time.monotonic()
+    beaten = db.execute("UPDATE beat SET beats = beats + %s WHERE node = %s", (int(alive), me))
+    before = time.time()
+    clock = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+    after = time.time()
+    rows = db.execute(f"{_NODES} WHERE state <> 'gone' ORDER BY node").fetchall()
+    if not beaten.rowcount:
+        return None
+    assert clock is not None
+    return RollCall(
+        began=began,
+        ended=time.monotonic(),
+        nodes=[_node_of(row) for row in rows],
+        ahead=clock[0] - (before + after) / 2,
+    )
+
+
+def nodes(db: Database) -> list[NodeRow]:
+    """Read all nodes, those that are gone last."""
+    rows = db.execute(f"{_NODES} ORDER BY state = 'gone', node")
+    return [_node_of(row) for row in rows.fetchall()]
+
+
+def _node_of(row: tuple[Any, ...]) -> NodeRow:
+    return NodeRow(
+        node=row[0],
+        name=row[1],
+        state=NodeState(row[2]),
+        version=row[3],
+        beats=row[4],
+        since=row[5],
+    )
+
+
+def drain(db: Database, me: int) -> None:
+    """Let the other nodes know that this one is about to end."""
+    db.execute("UPDATE node SET state = 'draining', at = now() WHERE node = %s", (me,))
+
+
+def leave(db: Database, me: int, window: float) -> None:
+    """Be gone, unless there is something that another node has to adopt."""
+    left = db.execute(
+        """UPDATE node SET state = 'gone', at = now() WHERE node = %(me)s AND state <> 'gone'
+        AND NOT EXISTS (SELECT FROM job WHERE job.node = %(me)s AND finished_at IS NULL)
+        AND NOT EXISTS (SELECT FROM credential WHERE credential.node = %(me)s)""",
+        {"me": me},
+    )
+    if left.rowcount:
+        take_over(db, me, me, window)
