@@ -16,15 +16,15 @@ from psycopg import sql
 
 from arcp_trio.store.errors import ForeignFile, OtherVersion, StoreError
 from arcp_trio.store.postgres._address import DatabaseAddress, address_of
-from arcp_trio.store.postgres._errors import store_errors
-from arcp_trio.store.postgres._schema import (
-    MIGRATIONS,
-    OLDEST_SERVER,
-    Database,
-    grant,
-    migrate,
-    versions,
+from arcp_trio.store.postgres._checks import (
+    VERSION,
+    check_rights,
+    check_schema,
+    check_server,
+    check_writable,
 )
+from arcp_trio.store.postgres._errors import store_errors
+from arcp_trio.store.postgres._schema import Database, grant, migrate, versions
 
 SCHEMA: Final = "arcp"
 CONNECTIONS_OF_A_NODE: Final = 6
@@ -35,12 +35,6 @@ _NODES: Final = """
         (SELECT count(*) FROM session WHERE session.node = node.node),
         (SELECT count(*) FROM job WHERE job.node = node.node AND finished_at IS NULL)
     FROM node WHERE state <> 'gone' OR %s ORDER BY name, node"""
-
-_CLOSED_TABLES: Final = """
-    SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind = 'r'
-    AND NOT (has_table_privilege(oid, 'SELECT') AND (relname = 'schema' OR (
-        has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE')
-        AND has_table_privilege(oid, 'DELETE'))))"""
 
 _DURABILITY: Final = """
     SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
@@ -81,15 +75,16 @@ def make_schema(dsn: str, role: str | None) -> str:
         StoreError: it cannot be made, or is another version's.
     """
     with _opened(dsn) as (db, address), db.transaction():
+        check_server(db, address)
         found = versions(db)
         if found is None:
             _refuse_foreign(db)
             migrate(db, SCHEMA)
-            done = f"schema {SCHEMA} made in {address}, version {len(MIGRATIONS)}"
-        elif found[0] < len(MIGRATIONS):
+            done = f"schema {SCHEMA} made in {address}, version {VERSION}"
+        elif found[0] < VERSION:
             raise OtherVersion(
                 f"schema {SCHEMA} in {address} has version {found[0]}, and this program"
-                f" {len(MIGRATIONS)}: run `arcp-trio store migrate`"
+                f" {VERSION}: run `arcp-trio store migrate`"
             )
         else:
             done = f"schema {SCHEMA} is in {address} already, version {found[0]}"
@@ -106,13 +101,20 @@ def migrate_schema(dsn: str) -> str:
         StoreError: there is no schema, or it cannot be migrated.
     """
     with _opened(dsn) as (db, address), db.transaction():
-        found = _known_versions(db, address)
-        if found[0] > len(MIGRATIONS):
-            raise OtherVersion(_newer(found[0], address))
-        if found[0] == len(MIGRATIONS):
+        found = versions(db)
+        if found is None:
+            raise StoreError(
+                f"{address} has no schema {SCHEMA}: make it with `arcp-trio store init`"
+            )
+        if found[0] > VERSION:
+            raise OtherVersion(
+                f"schema {SCHEMA} in {address} has version {found[0]}, and this program knows"
+                f" {VERSION}: use a later version of the program"
+            )
+        if found[0] == VERSION:
             return f"schema {SCHEMA} in {address} has version {found[0]} already"
         migrate(db, SCHEMA)
-    return f"schema {SCHEMA} in {address} migrated from version {found[0]} to {len(MIGRATIONS)}"
+    return f"schema {SCHEMA} in {address} migrated from version {found[0]} to {VERSION}"
 
 
 def nodes(dsn: str, *, gone: bool) -> Sequence[NodeListing]:
@@ -122,56 +124,43 @@ def nodes(dsn: str, *, gone: bool) -> Sequence[NodeListing]:
         StoreError: they cannot be read.
     """
     with _opened(dsn) as (db, address):
-        _known_versions(db, address)
+        check_schema(db, address)
         return [NodeListing(*row) for row in db.execute(_NODES, (gone,)).fetchall()]
 
 
 def check_database(dsn: str) -> Sequence[Finding]:
-    """Look at everything that nodes need of a database.
+    """Look at everything that nodes need of a database, as the role that they connect as.
 
     Raises:
         StoreError: it cannot be reached, or has no schema.
     """
     with _opened(dsn) as (db, address):
-        findings = [_server(db, address), _schema(db, address)]
-        looks: list[Callable[[Database], Finding]] = [_role, _durability, _clock, _room]
-        return [*findings, *(look(db) for look in looks)]
+        check_schema(db, address)
+        server, role = db.info.server_version, db.info.user
+        checks: list[tuple[str, Callable[[Database, DatabaseAddress], None], str]] = [
+            ("server", check_server, f"PostgreSQL {server // 10_000} at {address}"),
+            ("writes", check_writable, "taken"),
+            ("role", check_rights, f"{role} may do what a node does"),
+        ]
+        findings = [_outcome(about, check, db, address, good) for about, check, good in checks]
+        return [*findings, _durability(db), _clock(db), _room(db)]
 
 
 # -- what is looked at
 
 
-def _server(db: Database, address: DatabaseAddress) -> Finding:
-    version = db.info.server_version
-    told = f"PostgreSQL {version // 10_000}.{version % 10_000} at {address}"
-    if version < OLDEST_SERVER:
-        return Finding(
-            "server", f"{told}; it must be {OLDEST_SERVER // 10_000} or newer", good=False
-        )
-    return Finding("server", told)
-
-
-def _schema(db: Database, address: DatabaseAddress) -> Finding:
-    version, oldest_writer = _known_versions(db, address)
-    told = f"{SCHEMA}, version {version}"
-    if oldest_writer > len(MIGRATIONS):
-        return Finding("schema", _newer(version, address), good=False)
-    if version < len(MIGRATIONS):
-        return Finding("schema", f"{told}; run `arcp-trio store migrate`", good=False)
-    return Finding("schema", told)
-
-
-def _role(db: Database) -> Finding:
-    role, superuser = _one(
-        db, "SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user"
-    )
-    closed = [name for (name,) in db.execute(_CLOSED_TABLES, (SCHEMA,)).fetchall()]
-    if closed:
-        tables = ", ".join(sorted(closed))
-        advice = f"run `arcp-trio store init --role {role}` as the schema's owner"
-        return Finding("role", f"{role} may not write {tables}; {advice}", good=False)
-    more = "; it is a superuser, and nodes need much less" if superuser else ""
-    return Finding("role", f"{role} may read and write{more}")
+def _outcome(
+    about: str,
+    check: Callable[[Database, DatabaseAddress], None],
+    db: Database,
+    address: DatabaseAddress,
+    good: str,
+) -> Finding:
+    try:
+        check(db, address)
+    except StoreError as error:
+        return Finding(about, str(error), good=False)
+    return Finding(about, good)
 
 
 def _durability(db: Database) -> Finding:
@@ -225,13 +214,6 @@ def _one(db: Database, query: str) -> tuple[Any, ...]:
     return row
 
 
-def _known_versions(db: Database, address: DatabaseAddress) -> tuple[int, int]:
-    found = versions(db)
-    if found is None:
-        raise StoreError(f"{address} has no schema {SCHEMA}; run `arcp-trio store init`")
-    return found
-
-
 def _refuse_foreign(db: Database) -> None:
     """Refuse to make tables in a schema of something else."""
     foreign = db.execute(
@@ -239,10 +221,3 @@ def _refuse_foreign(db: Database) -> None:
     ).fetchone()
     if foreign is not None:
         raise ForeignFile(f"schema {SCHEMA} is not a store's: it has {foreign[0]}")
-
-
-def _newer(version: int, address: DatabaseAddress) -> str:
-    return (
-        f"schema {SCHEMA} in {address} has version {version}, and this program knows"
-        f" {len(MIGRATIONS)}: use a newer program"
-    )
