@@ -137,6 +137,13 @@ With --json, standard output has one object with "type": "x-vendor.arcp-trio.ans
 Exit codes: 0 success, 1 refused, 2 usage, 3 cannot connect or authenticate, 130 Ctrl-C.
 """
 
+_TOKEN_NOTES: Final = f"""\
+The token is signed by the runtime and stored nowhere, so it cannot be taken back. It shows JOB_ID,
+or all jobs of one's own; with it, everything but listing and following jobs is refused.
+With --json, standard output has one object with the "token".
+
+{_CONNECTION_NOTES}"""
+
 _PING_NOTES: Final = f"""\
 With --json, each line is an object of milliseconds: "opened_ms" for the session, "answer_ms" for
 each ping, and last "best_ms", "mean_ms" and "worst_ms".
@@ -232,6 +239,15 @@ COMMANDS: Final = (
             " in JSON Schema, by version)"
         ),
         declared=client.AgentsOptions,
+    ),
+    ConsoleCommand(
+        name="token",
+        module="arcp_trio.cli.client.token",
+        help="print a short-lived token for a page that shows jobs",
+        description="Print a token with which one can look at jobs for a while, and do no more.",
+        example=f"{PROGRAM} token job_01JABC --expires-in 10m",
+        notes=_TOKEN_NOTES,
+        declared=client.TokenOptions,
     ),
     ConsoleCommand(
         name="ping",
