@@ -139,6 +139,9 @@ class Limits:
     terminal_bytes: int = MIB
     """Of the output of one command: only the newest is kept."""
 
+    command_seconds: float = 5
+    """How long another node may take to do what a client asks of a job that runs there."""
+
     issue_seconds: float = 10
     """How long an upstream may take to issue a job's credentials before the job is refused."""
     revoke_seconds: float = 5

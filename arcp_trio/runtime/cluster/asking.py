@@ -1,0 +1,98 @@
+"""Asking other nodes: a command is a row in the store, and so is its answer.
+
+Only the node of a job decides how the job ends, and only the node of a session lets go of it. The
+one that is asked answers together with what it did.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from arcp_trio.runtime.cluster.encoding import RELEASE, body_of, kind_of, read_answer
+from arcp_trio.store.writes import AskNode, DropAnswers
+from arcp_trio.wire.errors import InternalError
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job.commands import JobCommand, Obeyed
+    from arcp_trio.runtime.session.other_nodes import Told
+    from arcp_trio.store.interface import Store
+    from arcp_trio.store.shared import Commands
+    from arcp_trio.wire.errors import ArcpError
+
+log = logging.getLogger(__name__)
+
+
+@attrs.frozen(eq=False)
+class _Asked:
+    told: Told
+    answered: trio.Event = attrs.field(factory=trio.Event)
+
+
+class Asker:
+    """Asks other nodes, and hands on their answers, each in one step."""
+
+    def __init__(self, store: Store, commands: Commands, command_seconds: float) -> None:
+        """Ask other nodes of `store`, and wait that long for what clients want of their jobs."""
+        self._store = store
+        self._commands = commands
+        self._seconds = command_seconds
+        self._number = 0
+        self._asked: dict[int, _Asked] = {}
+        """What has no answer yet, by number."""
+
+    async def ask(self, command: JobCommand, told: Told) -> None:
+        """Ask the node of a job; return once `told` has the answer, or the reason for none.
+
+        A command without an answer is not taken back: it may still be obeyed.
+        """
+        seconds = self._seconds
+        with trio.move_on_after(seconds) as patience:
+            await self._exchange(kind_of(command), command.job_id, body_of(command), told)
+        if patience.cancelled_caught:
+            facts = {"job_id": command.job_id, "command": kind_of(command), "seconds": seconds}
+            log.warning("node of a job does not answer", extra=facts)
+            told(InternalError("the node that runs the job does not answer: try again later"))
+
+    async def ask_to_release(self, session_id: str) -> bool:
+        """Ask the node that has a session awake to let go of it; return whether it has.
+
+        There is no answer from a node that is dead, or that stands still.
+        """
+        released: list[bool] = []
+
+        def told(answer: Obeyed | ArcpError) -> None:
+            released.append(not isinstance(answer, Exception))
+
+        await self._exchange(RELEASE, session_id, b"", told)
+        return released[0]
+
+    async def _exchange(self, kind: str, about: str, body: bytes, told: Told) -> None:
+        self._number += 1
+        number = self._number
+        asked = self._asked[number] = _Asked(told)
+        try:
+            self._store.put(AskNode(number, kind, about, body))
+            await asked.answered.wait()
+        finally:
+            self._asked.pop(number, None)
+
+    async def hear(self) -> None:
+        """Hand on every answer that is stored.
+
+        Raises:
+            StoreError: the answers cannot be read now.
+        """
+        if not self._asked:
+            return
+        answers = await self._commands.answers()
+        for number in sorted(answers):
+            asked = self._asked.pop(number, None)
+            if asked is not None:  # else its asker waits no longer
+                asked.told(read_answer(answers[number]))
+                asked.answered.set()
+        if answers:
+            self._store.put(DropAnswers(list(answers)))

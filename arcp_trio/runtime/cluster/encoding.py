@@ -1,0 +1,48 @@
+"""What nodes ask of each other, and answer, as the store keeps it: JSON."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from arcp_trio.runtime.job.commands import JobCommand, Obeyed
+from arcp_trio.wire.errors import ArcpError, error_from_payload
+
+RELEASE: Final = "release"
+"""The kind of a command about a session; those about jobs have the tags of their classes."""
+
+_read_command = msgspec.json.Decoder(JobCommand)
+_read_answer = msgspec.json.Decoder(dict[str, object])
+
+
+def kind_of(command: JobCommand) -> str:
+    """Return the word for a kind of command."""
+    return str(type(command).__struct_config__.tag)
+
+
+def body_of(command: JobCommand) -> bytes:
+    """Encode what a command says."""
+    return msgspec.json.encode(command)
+
+
+def read_command(body: bytes) -> JobCommand:
+    """Return a command about a job."""
+    command: JobCommand = _read_command.decode(body)
+    return command
+
+
+def encode_answer(answer: Obeyed | ArcpError) -> bytes:
+    """Encode what came of a command."""
+    said = {"error": answer.payload()} if isinstance(answer, ArcpError) else answer
+    return msgspec.json.encode(said)
+
+
+def read_answer(text: bytes) -> Obeyed | ArcpError:
+    """Return what came of a command."""
+    said = _read_answer.decode(text)
+    match said:
+        case {"error": dict() as payload}:
+            return error_from_payload(payload)
+        case _:
+            return msgspec.convert(said, Obeyed)

@@ -1,0 +1,117 @@
+"""Obeying other nodes: what they ask of the jobs and the sessions of this one is done, and told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import trio
+
+from arcp_trio.runtime.cluster.encoding import RELEASE, encode_answer, read_command
+from arcp_trio.runtime.job.commands import EndJob, Obeyed, answer_question, end_job, no_question
+from arcp_trio.store.writes import AnswerNode
+from arcp_trio.wire.errors import ArcpError, InternalError, JobNotFound
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.commands import JobCommand
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.store.records import JobRow
+    from arcp_trio.store.shared import Commands, OpenCommand
+
+log = logging.getLogger(__name__)
+
+
+class Obeyer:
+    """Obeys what other nodes ask, in the order of the asking, each command once.
+
+    A command is answered in the group of writes in which it is obeyed. So a node that takes over
+    from a dead one finds those that were not obeyed, and only those.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        commands: Commands,
+        jobs: Jobs,
+        release: Callable[[str], Awaitable[None]],
+        nursery: trio.Nursery,
+    ) -> None:
+        """Obey for the jobs alive here.
+
+        `release` lets go of a session, or raises an `ArcpError`.
+        """
+        self._core = core
+        self._commands = commands
+        self._jobs = jobs
+        self._release = release
+        self._nursery = nursery
+        self._begun: set[int] = set()
+        """Commands that are being obeyed, or that were and may still look open."""
+
+    async def obey_all(self) -> None:
+        """Obey every open command; those that have to wait for something are only begun.
+
+        Raises:
+            StoreError: the commands cannot be read now.
+        """
+        found = await self._commands.open_commands()
+        self._begun.intersection_update(command.id for command in found)
+        for command in found:
+            if command.id not in self._begun:
+                await self._begin(command)
+
+    async def _begin(self, command: OpenCommand) -> None:
+        if command.kind == RELEASE:
+            self._start(command, partial(self._let_go, command.about))
+            return
+        asked = read_command(command.body)
+        job = self._jobs.live.get(asked.job_id)
+        if job is None:
+            row = await self._core.store.job(asked.job_id)
+            if row is None or row.finished_at is not None:
+                self._begun.add(command.id)
+                self._answer(command, _too_late(asked, row))
+            # A job that this node has just taken over is about to be alive here, or to have ended.
+        elif isinstance(asked, EndJob):
+            # In one step: its answer is stored with what it does, and before the job's terminal.
+            self._begun.add(command.id)
+            self._answer(command, end_job(job, asked))
+        else:
+            self._start(command, partial(answer_question, job, asked))
+
+    def _start(self, command: OpenCommand, obey: Callable[[], Awaitable[Obeyed]]) -> None:
+        self._begun.add(command.id)
+        self._nursery.start_soon(self._obey, command, obey, name=f"{command.kind} {command.about}")
+
+    async def _obey(self, command: OpenCommand, obey: Callable[[], Awaitable[Obeyed]]) -> None:
+        answer: Obeyed | ArcpError
+        try:
+            answer = await obey()
+        except ArcpError as error:
+            answer = error
+        except Exception:
+            log.exception("command of another node failed", extra=_facts(command))
+            answer = InternalError("the request could not be processed")
+        self._answer(command, answer)
+
+    async def _let_go(self, session_id: str) -> Obeyed:
+        await self._release(session_id)
+        return Obeyed()
+
+    def _answer(self, command: OpenCommand, answer: Obeyed | ArcpError) -> None:
+        log.info("obeyed another node", extra=_facts(command))
+        self._core.store.put(AnswerNode(command.id, encode_answer(answer)))
+
+
+def _too_late(asked: JobCommand, row: JobRow | None) -> Obeyed | ArcpError:
+    """Return the answer for a job that has ended."""
+    if not isinstance(asked, EndJob):
+        return no_question()
+    return JobNotFound("there is no such job") if row is None else Obeyed(ended=row.status)
+
+
+def _facts(command: OpenCommand) -> dict[str, object]:
+    return {"command": command.kind, "about": command.about}

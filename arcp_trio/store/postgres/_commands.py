@@ -1,0 +1,59 @@
+"""Commands between nodes: rows that one node inserts, and another one answers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from arcp_trio.store.postgres._schema import Database
+from arcp_trio.store.shared import OpenCommand
+
+ASK: Final = """
+    INSERT INTO command (node, asker, number, kind, about, body)
+    SELECT there.node, %(me)s, %(number)s, %(kind)s, %(about)s, %(body)s FROM (
+        SELECT node FROM job WHERE job_id = %(about)s
+        UNION ALL SELECT node FROM session WHERE session_id = %(about)s
+    ) AS there WHERE there.node IS NOT NULL
+    RETURNING node"""
+"""Asks the node that has the job or the session now, and returns its number."""
+
+ANSWER: Final = """
+    UPDATE command SET answer = %(answer)s
+    WHERE id = %(command)s AND node = %(me)s AND answer IS NULL
+    RETURNING asker"""
+"""Answers a command, and returns the number of the node that has asked."""
+
+DROP: Final = "DELETE FROM command WHERE asker = %(me)s AND number = ANY(%(numbers)s)"
+
+_OPEN: Final = """
+    SELECT id, kind, about, body FROM command WHERE node = %s AND answer IS NULL ORDER BY id"""
+
+_ANSWERS: Final = "SELECT number, answer FROM command WHERE asker = %s AND answer IS NOT NULL"
+
+_SUBMITTERS: Final = """
+    WITH RECURSIVE above AS (
+        SELECT jid, parent_jid, session_id FROM job WHERE job_id = %s
+        UNION ALL
+        SELECT job.jid, job.parent_jid, job.session_id FROM job JOIN above
+            ON job.jid = above.parent_jid
+    )
+    SELECT session_id FROM session
+    WHERE NOT closed AND (node IS NOT NULL OR parked_until IS NULL OR parked_until > now())
+        AND session_id IN (
+            SELECT session_id FROM above
+            UNION SELECT submitter.session_id FROM submitter JOIN above USING (jid)
+        )"""
+
+
+def open_commands(db: Database, me: int) -> list[OpenCommand]:
+    """Read what this node was asked and has not answered, in the order of the asking."""
+    return [OpenCommand(*row) for row in db.execute(_OPEN, (me,)).fetchall()]
+
+
+def answers(db: Database, me: int) -> dict[int, bytes]:
+    """Read the answers to what this node has asked, by number."""
+    return dict(db.execute(_ANSWERS, (me,)).fetchall())
+
+
+def submitters(db: Database, job_id: str) -> frozenset[str]:
+    """Read which sessions may cancel a job."""
+    return frozenset(name for (name,) in db.execute(_SUBMITTERS, (job_id,)).fetchall())

@@ -1,0 +1,98 @@
+"""Asking other nodes: an answer is handed on once, in one step, or its absence is told in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from arcp_trio import ArcpError, InternalError, InvalidRequest, Limits, MemoryStore
+from arcp_trio.runtime.cluster.asking import Asker
+from arcp_trio.runtime.cluster.encoding import encode_answer
+from arcp_trio.runtime.job.commands import EndJob, Obeyed
+from arcp_trio.store.queue import Group
+from arcp_trio.store.shared import Commands, OpenCommand
+from arcp_trio.store.writes import AskNode, DropAnswers, Write
+
+COMMAND = EndJob("job_1", "enough")
+
+
+class OtherNode(Commands):
+    """The commands of a node whose answers are given by hand."""
+
+    def __init__(self) -> None:
+        self.given: dict[int, bytes] = {}
+
+    async def open_commands(self) -> Sequence[OpenCommand]:
+        """Return nothing: nobody asks this node."""
+        return ()
+
+    async def answers(self) -> Mapping[int, bytes]:
+        """Return what was given."""
+        await trio.lowlevel.checkpoint()
+        return dict(self.given)
+
+    async def asked(self) -> None:
+        """Wait for nothing."""
+        await trio.sleep_forever()
+
+    async def submitters(self, job_id: str) -> frozenset[str]:
+        """Return no sessions."""
+        return frozenset()
+
+
+class Putting(MemoryStore):
+    """A store without a writer, which keeps what is put."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[Write] = []
+
+    def put(self, write: Write) -> Group:
+        """Keep a write, and queue it."""
+        self.writes.append(write)
+        return super().put(write)
+
+
+async def test_a_node_that_does_not_answer(autojump_clock: MockClock) -> None:
+    """The client is told so after `command_seconds`; the command is not taken back."""
+    store, said = Putting(), list[Obeyed | ArcpError]()
+    asker = Asker(store, OtherNode(), Limits(command_seconds=3).command_seconds)
+    began = trio.current_time()
+    await asker.ask(COMMAND, said.append)
+    assert trio.current_time() - began == 3
+    assert [type(each) for each in said] == [InternalError]
+    assert [type(write) for write in store.writes] == [AskNode]
+
+
+async def test_answers_are_handed_on_once(autojump_clock: MockClock) -> None:
+    """Of two readers the first hands an answer on; one that comes too late is only deleted."""
+    store, others = Putting(), OtherNode()
+    asker = Asker(store, others, 5)
+    first, second = list[Obeyed | ArcpError](), list[Obeyed | ArcpError]()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(asker.ask, COMMAND, first.append)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(asker.ask, COMMAND, second.append)
+        await wait_all_tasks_blocked()
+        others.given = {
+            1: encode_answer(Obeyed(again=True)),
+            2: encode_answer(InvalidRequest("not so")),
+            77: encode_answer(Obeyed()),
+        }
+        async with trio.open_nursery() as readers:
+            readers.start_soon(asker.hear)
+            readers.start_soon(asker.hear)
+    assert first == [Obeyed(again=True)]
+    assert [(type(each), str(each)) for each in second] == [(InvalidRequest, "not so")]
+    dropped = [write.numbers for write in store.writes if isinstance(write, DropAnswers)]
+    assert {1, 2, 77} == {number for numbers in dropped for number in numbers}
+
+
+async def test_nothing_is_read_while_nothing_is_asked() -> None:
+    """A node that waits for no answer looks for none."""
+    others = OtherNode()
+    others.answers = trio.sleep_forever  # type: ignore[method-assign]
+    with trio.fail_after(5):
+        await Asker(MemoryStore(), others, 5).hear()
