@@ -46,6 +46,8 @@ class Membership:
 
     address: DatabaseAddress
     synchronous: bool
+    name: str = ""
+    """The name of the node."""
     node: int = 0
     """The number of the node; 0 before it has one, and for those that only look."""
     fenced: Fenced | None = None
