@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @attrs.define(eq=False)
-class Judge:
+class NodeJudge:
     """Finds that a node is dead if its beats stand still for as long as this node's own go through.
 
     Only this machine's monotonic clock counts, so no clock is compared with another one. A beat

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from arcp_trio.runtime.cluster.judging import Judge
+from arcp_trio.runtime.cluster.judging import NodeJudge
+from arcp_trio.runtime.clock import StoreClock
 from arcp_trio.runtime.restart import settle
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.errors import StoreError
@@ -26,6 +27,9 @@ log = logging.getLogger(__name__)
 BEATS: Final = 5
 """Signs of life in the time after which a node is taken for dead."""
 
+CLOCK_SECONDS: Final = 1.0
+"""How far the clock of a node may be off that of the database."""
+
 
 class Members:
     """Knows the other nodes by their signs of life, as of this node's last one."""
@@ -35,7 +39,7 @@ class Members:
         self._jobs = jobs
         self._beginnings = beginnings
         self._nodes = nodes
-        self._judge = Judge(nodes.node, core.limits.node_seconds)
+        self._judge = NodeJudge(nodes.node, core.limits.node_seconds)
         self._newest: RollCall | None = None
         self._dead: dict[int, NodeRow] = {}
         """Nodes to be adopted."""
@@ -49,6 +53,20 @@ class Members:
         """How many nodes there are in each state, this one included."""
         rows = [] if self._newest is None else self._newest.nodes
         return Counter(row.state for row in rows)
+
+    def trouble(self) -> str | None:
+        """Return why this node should get no clients now; None if it may."""
+        if self._newest is None:
+            return "not among the other nodes, yet"
+        ahead = self._newest.ahead
+        if abs(ahead) > CLOCK_SECONDS:
+            return f"the clock of this machine is {abs(ahead):.1f} s off that of the database"
+        return None
+
+    @property
+    def clock_offset(self) -> float:
+        """How many seconds the database's clock is ahead of this machine's."""
+        return 0.0 if self._newest is None else self._newest.ahead
 
     # -- the life of this node
 
@@ -70,7 +88,9 @@ class Members:
         dead = self._judge.dead(call)
         if call is not None:
             self._newest = call
-            self._core.clock.follow(call.ahead)
+            clock = self._core.clock
+            if isinstance(clock, StoreClock):
+                clock.correct(call.ahead)
         if dead:
             self._dead |= {row.node: row for row in dead}
             self._found_dead.set()
@@ -87,7 +107,7 @@ class Members:
 
     async def _adopt(self, dead: NodeRow) -> None:
         """Take over from a dead node, unless another node does; if it fails, it is judged again."""
-        facts = {"node": dead.node, "name": dead.name}
+        facts = {"node": dead.node, "node_name": dead.name}
         try:
             found = await self._nodes.adopt(dead)
         except StoreError as error:

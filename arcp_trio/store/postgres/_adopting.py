@@ -71,7 +71,7 @@ def taken_from(db: Database, me: int, gone: int, taken: Taken) -> Recovered | No
     """
     state = db.execute("SELECT state FROM node WHERE node = %s", (gone,)).fetchone()
     unfinished = [row for row in _rows.unfinished(db, me) if row.job_id in taken.jobs]
-    if state == ("up",) or state == ("draining",) or len(unfinished) < len(taken.jobs):
+    if state in {("up",), ("draining",)} or len(unfinished) < len(taken.jobs):
         return None
     submitters = {each for row in unfinished for each in (row.session_id, *row.submitters)}
     sessions = db.execute(

@@ -21,7 +21,7 @@ LOOP_SECONDS: Final = 60.0
 """A node whose loop stands still for longer gives no more signs of life."""
 
 LATE: Final = 2.5
-"""A beat that takes longer than so many intervals has failed."""
+"""A beat that takes more intervals than this has failed."""
 
 END_SECONDS: Final = 1.0
 """How long the thread may take to end, once its connection is cut."""

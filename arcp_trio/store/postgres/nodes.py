@@ -46,9 +46,8 @@ class PostgresNodes(Nodes):
     async def adopt(self, dead: NodeRow) -> Recovered | None:
         """Take over what another node has left."""
         if dead.node not in self._taken:
-            await self._line.run(
-                partial(_nodes.terminate, address=self._membership.address, node=dead.node)
-            )
+            address = self._membership.address
+            await self._line.run(lambda db: _nodes.terminate(db, address, dead.node))
             await self._line.transact(partial(self._take_over, dead))
         if dead.node not in self._taken:
             return None
