@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from arcp_trio.runtime.cluster.judging import NodeJudge
 from arcp_trio.runtime.clock import StoreClock
+from arcp_trio.runtime.cluster.judging import NodeJudge
 from arcp_trio.runtime.restart import settle
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.errors import Fenced, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.durable.beginnings import Beginnings
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.store.nodes import NodeRow, Nodes, RollCall
+    from arcp_trio.store.records import Recovered
 
 log = logging.getLogger(__name__)
 
 BEATS: Final = 5
 """Signs of life in the time after which a node is taken for dead."""
+
+RETRY_SECONDS: Final = 1.0
+"""Pause between two tries to adopt a node."""
 
 CLOCK_SECONDS: Final = 1.0
 """How far the clock of a node may be off that of the database."""
@@ -106,17 +110,28 @@ class Members:
             await self._found_dead.wait()
 
     async def _adopt(self, dead: NodeRow) -> None:
-        """Take over from a dead node, unless another node does; if it fails, it is judged again."""
+        """Take over from a dead node, unless another node does."""
         facts = {"node": dead.node, "node_name": dead.name}
         try:
-            found = await self._nodes.adopt(dead)
-        except StoreError as error:
-            log.warning("node not adopted, yet", extra=facts | {"error": str(error)})
-            return
+            found = await self._take_over(dead, facts)
+            if found is not None:
+                log.warning("node is dead, and adopted", extra=facts)
+                self._core.metrics.adoptions += 1
+                revived = await settle(self._core, self._jobs, found, "the job's node was lost")
+                await self._beginnings.run(revived)
+        except Fenced:
+            raise
+        except Exception:  # a fence: what one node has left must not end all others
+            log.exception("jobs of an adopted node are not settled", extra=facts)
+
+    async def _take_over(self, dead: NodeRow, facts: Mapping[str, object]) -> Recovered | None:
+        """Adopt a node; ask again while it is not known whether it is adopted."""
+        try:
+            while True:
+                try:
+                    return await self._nodes.adopt(dead)
+                except StoreError as error:
+                    log.warning("node not adopted, yet", extra={**facts, "error": str(error)})
+                await trio.sleep(RETRY_SECONDS)
         finally:
             self._adopting.discard(dead.node)
-        if found is not None:
-            log.warning("node is dead, and adopted", extra=facts)
-            self._core.metrics.adoptions += 1
-            revived = await settle(self._core, self._jobs, found, "the job's node was lost")
-            await self._beginnings.run(revived)
