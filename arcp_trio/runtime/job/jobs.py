@@ -76,8 +76,14 @@ class Jobs:
         self._ordinal = max(self._ordinal, ordinal)
 
     def next_ordinal(self) -> int:
-        """Return the next entry's place among all entries of the runtime."""
+        """Return the next entry's place among all entries of the runtime.
+
+        Ordinals of several nodes are microseconds, as far as possible: their entries stand in the
+        order of time, about.
+        """
         self._ordinal += 1
+        if self.core.store.shared is not None:
+            self._ordinal = max(self._ordinal, int(self.core.clock.now() * 1_000_000))
         return self._ordinal
 
     def journal(self, job_id: str, length: int = 0) -> Written | None:
