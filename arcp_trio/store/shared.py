@@ -91,5 +91,18 @@ class Follows(ABC):
         """
 
 
+class Holding(msgspec.Struct, frozen=True):
+    """What a principal has at other nodes."""
+
+    jobs: int
+    """Jobs that have not ended."""
+    sessions: int
+    """Sessions that are awake."""
+
+
 class Shared(Nodes, Commands, Follows):
     """What this node does and knows as one of several."""
+
+    @abstractmethod
+    async def held_elsewhere(self) -> Mapping[str, Holding]:
+        """Return what each principal has at nodes other than this one."""
