@@ -177,7 +177,7 @@ COMMANDS: Final = (
         notes=_SERVE_NOTES,
         declared=serve.CommandLine,
         values=dict,
-        exclusive=serve.MEMORY_OR_DATA,
+        exclusive=serve.KEPT_IN,
     ),
     ConsoleCommand(
         name="submit",
