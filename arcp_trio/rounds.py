@@ -1,4 +1,4 @@
-"""Rounds: one piece of work at a time, and each principal's in its turn."""
+"""Rounds: few pieces of work at a time, and each principal's in its turn."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ _Lane: TypeAlias = dict[str, deque[trio.Event]]
 
 
 class Rounds:
-    """Hands the turn for work that only one can do at a time from principal to principal.
+    """Hands turns for work that only one, or a few, can do at a time from principal to principal.
 
     A principal has one turn in each round, however much of it waits. Between two turns there is at
     least one pass of Trio's scheduler. Urgent work has a lane of its own, which has every other
     turn: it does not wait for all the other work, and does not hold it up either.
     """
 
-    def __init__(self, *, rests: bool = False) -> None:
+    def __init__(self, *, places: int = 1, rests: bool = False) -> None:
         """Make the rounds of one kind of work.
 
         Args:
+            places: how many have a turn at a time.
             rests: whether the next turn begins only after a rest as long as the work before it has
                 held the loop. What others do takes several steps, and each would wait for a piece
                 of such work; so half of the loop's time is theirs.
         """
         self._rests = rests
-        self._taken = False
+        self._free = places
         self._ordinary: _Lane = {}
         self._urgent: _Lane = {}
         self._urgent_next = True
@@ -47,9 +48,10 @@ class Rounds:
             urgent: whether to wait in the lane for what is urgent.
             held: the seconds for which the work has held the loop already.
         """
-        if self._taken:
+        if self._free:
+            self._free -= 1
+        else:
             await self._wait(self._urgent if urgent else self._ordinary, principal)
-        self._taken = True
         try:
             began = time.thread_time()
             yield
@@ -76,8 +78,8 @@ class Rounds:
         """Give the turn to the principal that waits longest for one, if any does."""
         lane = self._urgent if self._urgent_next else self._ordinary
         lane = lane or self._urgent or self._ordinary
-        self._taken = bool(lane)
         if not lane:
+            self._free += 1
             return
         self._urgent_next = lane is self._ordinary
         principal = next(iter(lane))

@@ -14,6 +14,7 @@ from arcp_trio.cli.errors import PROGRAM
 from arcp_trio.cli.options import Argument, Option, arguments_of, options_of
 from arcp_trio.cli.replay_options import ReplayOptions
 from arcp_trio.cli.serve import options as serve
+from arcp_trio.cli.store_options import NodesOptions, StoreOptions
 
 
 @attrs.frozen(kw_only=True)
@@ -136,11 +137,35 @@ With --json, standard output has one object with "type": "x-vendor.arcp-trio.ans
 Exit codes: 0 success, 1 refused, 2 usage, 3 cannot connect or authenticate, 130 Ctrl-C.
 """
 
+_TOKEN_NOTES: Final = f"""\
+The token is signed by the runtime and stored nowhere, so it cannot be taken back. It shows JOB_ID,
+or all jobs of one's own; with it, everything but listing and following jobs is refused.
+With --json, standard output has one object with the "token".
+
+{_CONNECTION_NOTES}"""
+
 _PING_NOTES: Final = f"""\
 With --json, each line is an object of milliseconds: "opened_ms" for the session, "answer_ms" for
 each ping, and last "best_ms", "mean_ms" and "worst_ms".
 
 {_CONNECTION_NOTES}"""
+
+_STORE_NOTES: Final = """\
+init makes the schema "arcp", with all tables, as the role in URL; that role owns it. With --role,
+this role may read and write in it, and nothing else: nodes connect as that one. It is made if need
+be, without a password.
+
+check connects as the nodes do and looks at what they need: the version, privileges, how commits are
+stored, the clock, and connections that are left. Exit code 1 says that something is wrong.
+
+migrate brings the schema to the version of this program. Nodes of the version before go on.
+"""
+
+_NODES_NOTES: Final = """\
+With --json, each line is an object with
+"name", "node" (its number, never used again), "state" ("up", "draining" or "gone"), "version",
+"since", "sessions" (that are connected) and "jobs" (that have not ended).
+"""
 
 COMMANDS: Final = (
     ConsoleCommand(
@@ -216,6 +241,15 @@ COMMANDS: Final = (
         declared=client.AgentsOptions,
     ),
     ConsoleCommand(
+        name="token",
+        module="arcp_trio.cli.client.token",
+        help="print a short-lived token for a page that shows jobs",
+        description="Print a token with which one can look at jobs for a while, and do no more.",
+        example=f"{PROGRAM} token job_01JABC --expires-in 10m",
+        notes=_TOKEN_NOTES,
+        declared=client.TokenOptions,
+    ),
+    ConsoleCommand(
         name="ping",
         module="arcp_trio.cli.client.ping",
         help="check whether a runtime answers, and how fast",
@@ -241,5 +275,23 @@ COMMANDS: Final = (
         example=f"{PROGRAM} replay --data {defaults.DATA}",
         notes=_REPLAY_NOTES,
         declared=ReplayOptions,
+    ),
+    ConsoleCommand(
+        name="store",
+        module="arcp_trio.cli.store",
+        help="make, check or migrate a store in PostgreSQL",
+        description="Administer a store in PostgreSQL, which several runtimes can share.",
+        example=f"{PROGRAM} store init --store postgresql://owner@db/arcp --role arcp",
+        notes=_STORE_NOTES,
+        declared=StoreOptions,
+    ),
+    ConsoleCommand(
+        name="nodes",
+        module="arcp_trio.cli.nodes",
+        help="list the runtimes that share a store in PostgreSQL",
+        description="List the nodes: the runtimes that share a store in PostgreSQL.",
+        example=f"{PROGRAM} nodes --store postgresql://arcp@db/arcp",
+        notes=_NODES_NOTES,
+        declared=NodesOptions,
     ),
 )

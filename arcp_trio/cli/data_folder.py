@@ -43,6 +43,11 @@ def token_path(folder: str | Path) -> Path:
     return Path(folder) / "token"
 
 
+def key_path(folder: str | Path) -> Path:
+    """Return the path of the key with which `serve` signs short-lived tokens."""
+    return Path(folder) / "signing-key"
+
+
 def address_path(folder: str | Path) -> Path:
     """Return the path of the address of the `serve` that uses the folder."""
     return Path(folder) / "address"

@@ -5,7 +5,17 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from arcp_trio.client.calls import ANSWER, CANCEL, LIST, STOP, SUBMIT, SUBSCRIBE, Call, PendingCalls
+from arcp_trio.client.calls import (
+    ANSWER,
+    CANCEL,
+    LIST,
+    STOP,
+    SUBMIT,
+    SUBSCRIBE,
+    TOKEN,
+    Call,
+    PendingCalls,
+)
 from arcp_trio.client.jobs import SessionJobs
 from arcp_trio.client.reading import budget_in, read_payload
 from arcp_trio.wire.envelope import Envelope
@@ -18,6 +28,7 @@ from arcp_trio.wire.messages import (
     QuestionAnswered,
     Stopped,
     Subscribed,
+    TokenMade,
 )
 
 log = logging.getLogger(__name__)
@@ -116,6 +127,16 @@ class Answers:
             call = self._calls.answered(ANSWER, body.request_id, body.job_id)
             if call is not None:
                 self._calls.succeed(call, None)
+
+    def token_made(self, frame: Envelope, _: str | bytes) -> None:
+        """Take an `x-vendor.arcp-trio.token_made`."""
+        body = read_payload(frame, TokenMade)
+        call = self._calls.answered(TOKEN, _request_id(frame))
+        if call is not None:
+            if isinstance(body, TokenMade):
+                self._calls.succeed(call, body)
+            else:
+                self._calls.fail(call, body)
 
     def job_error(self, frame: Envelope, text: str | bytes) -> None:
         """Take a `job.error`. It ends its job; some runtimes refuse a call with it instead."""

@@ -14,7 +14,7 @@ from arcp_trio.wire import envelope
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, dumps
 from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request, need_mapping
-from arcp_trio.wire.messages import Accepted, JobListing, Subscribed
+from arcp_trio.wire.messages import Accepted, JobListing, Subscribed, TokenMade
 from arcp_trio.wire.rules import SANDBOX, SANDBOX_REQUIRED, VENDOR
 from arcp_trio.wire.timestamps import rfc3339
 
@@ -25,6 +25,7 @@ SUBSCRIBE: Final = "job.subscribe"
 CANCEL: Final = "job.cancel"
 STOP: Final = "x-vendor.arcp-trio.stop"
 ANSWER: Final = "x-vendor.arcp-trio.answer"
+TOKEN: Final = "x-vendor.arcp-trio.token"  # noqa: S105 - the name of a message
 LIST: Final = "session.list_jobs"
 
 _IN_ORDER: Final = frozenset({SUBMIT, SUBSCRIBE, LIST})
@@ -125,6 +126,14 @@ def answer_call(
     given = {"scope": scope, "reason": reason}
     payload.update({name: value for name, value in given.items() if value is not None})
     return Call(ANSWER, dumps(payload), job_id=job_id)
+
+
+def token_call(seconds: float, job_id: str | None) -> Call[TokenMade]:
+    """Make an `x-vendor.arcp-trio.token`."""
+    payload: dict[str, JsonLike] = {"seconds": seconds}
+    if job_id is not None:
+        payload["job_id"] = job_id
+    return Call(TOKEN, dumps(payload))
 
 
 def list_call(filters: Mapping[str, JsonLike], cursor: str | None) -> Call[JobListing]:

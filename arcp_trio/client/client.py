@@ -20,6 +20,7 @@ from arcp_trio.client.calls import (
     stop_call,
     submit_call,
     subscribe_call,
+    token_call,
 )
 from arcp_trio.client.delivery import Delivery
 from arcp_trio.client.dialing import Target, dialer
@@ -273,6 +274,24 @@ class Client:
             await self._session.call(stop_call(job_id, reason))
         else:
             await self.cancel(job_id, reason or NO_REASON)
+
+    async def token_for(self, seconds: float, *, job_id: str | None = None) -> str:
+        """Return a token for web pages and links, with which one can look at jobs for a short time.
+
+        It opens sessions that list and subscribe, and can do nothing else. The runtime stores it
+        nowhere, so it cannot be taken back.
+
+        Args:
+            seconds: how long it is good for, at most a day.
+            job_id: the one job that can be looked at; by default all of the client's principal.
+
+        Raises:
+            InvalidRequest: the runtime makes no such tokens, or not for so long.
+            JobNotFound: there is no such job, or the client may not observe it.
+        """
+        self._session.require(Feature.TOKENS)
+        made = await self._session.call(token_call(seconds, job_id))
+        return made.token
 
     def on_question(self, handler: QuestionHandler) -> QuestionHandler:
         """Have `handler` called with each question of the session's jobs; also a decorator.

@@ -81,6 +81,7 @@ class ClientSession:
             "job.cancelled": answers.cancelled,
             "x-vendor.arcp-trio.stopped": answers.stopped,
             "x-vendor.arcp-trio.answered": answers.question_answered,
+            "x-vendor.arcp-trio.token_made": answers.token_made,
             "job.subscribed": answers.subscribed,
             "session.jobs": answers.listing,
             "session.error": self._error,

@@ -16,6 +16,7 @@ from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Metrics
 from arcp_trio.runtime.tracing import Tracer
 from arcp_trio.runtime.usage import Usages
+from arcp_trio.runtime.views import ViewTokens
 from arcp_trio.runtime.workload import Workloads
 from arcp_trio.store.interface import Store
 
@@ -36,6 +37,7 @@ class Core:
     """Real paths that no lease opens, with all that is below them."""
     clock: Clock
     tracer: Tracer
+    view_tokens: ViewTokens
     wrong_tokens: WrongTokens = attrs.field(factory=WrongTokens)
     metrics: Metrics = attrs.field(factory=Metrics)
     ledger: Ledger = attrs.field(

@@ -30,6 +30,7 @@ from arcp_trio.runtime.session.sessions import Sessions
 from arcp_trio.runtime.shutdown import end_connections, end_jobs
 from arcp_trio.runtime.tasks import first_of, keep_running
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
+from arcp_trio.runtime.views import View, ViewTokens
 from arcp_trio.runtime.watchdog import Watchdog
 from arcp_trio.runtime.workers.pool import WorkerPool
 from arcp_trio.runtime.workers.settings import Workers
@@ -69,6 +70,7 @@ class Runtime:
         provisioner: Provisioner | None = None,
         tracer: Tracer | None = None,
         workers: Workers | None = None,
+        signing_key: bytes | Callable[[], bytes] | None = None,
     ) -> None:
         """Make a runtime that keeps everything in `store`, which is memory by default.
 
@@ -82,6 +84,9 @@ class Runtime:
             tracer: gets a span per job and per tool call (§11);
                 `arcp_trio.telemetry.opentelemetry` has one.
             workers: the processes of agents with `process=True`.
+            signing_key: 32 secret bytes or more, with which `token_for` signs, or a function that
+                returns them when they are first needed. Without it, a key is made, and tokens are
+                good for as long as this runtime runs.
         """
         if not callable(auth):
             raise TypeError(
@@ -104,6 +109,7 @@ class Runtime:
             reserved_paths=reserved_paths(policy, store),
             clock=clock or SystemClock(),
             tracer=NoTracer() if tracer is None else FencedTracer(tracer),
+            view_tokens=ViewTokens(signing_key),
         )
         self._workers = WorkerPool(workers or Workers(), self.agents)
         self._revoker = Revoker(self._core, provisioner)
@@ -122,6 +128,29 @@ class Runtime:
     def add(self, agents: Agents) -> None:
         """Register all agents of a registry."""
         self.agents.add(agents)
+
+    # -- short-lived tokens
+
+    def token_for(self, principal: str, seconds: float, job_id: str | None = None) -> str:
+        """Return a token with which one can look at jobs, and do nothing else, for a short time.
+
+        It is for web pages and links: signed, and stored nowhere, so it cannot be taken back. It
+        opens sessions that list and subscribe; everything else is refused, and at the end of its
+        time the connection is closed.
+
+        Args:
+            principal: sees its own jobs; nobody has to have authenticated as it.
+            seconds: how long the token is good for, at most a day.
+            job_id: the one job that can be looked at, if the principal may observe it.
+
+        Raises:
+            ValueError: the principal is empty, or the time is not above 0, or more than a day.
+            InternalError: `signing_key` has failed; the log says why.
+        """
+        if not principal:
+            raise ValueError("a token is for a principal; the name is empty")
+        view = View.lasting(seconds, principal, job_id, now=self._core.clock.now())
+        return self._core.view_tokens.sign(view)
 
     # -- connections
 

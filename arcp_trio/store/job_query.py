@@ -37,6 +37,11 @@ class JobQuery:
         """Return whether status and agent of a job are as the query asks."""
         return row.status in self.statuses and self.wants_agent(row.agent)
 
+    def wants_now(self, row: JobRow) -> bool:
+        """Return whether a job is one of those that the query still asks for, at its place."""
+        in_time = self.created_after < row.created_at and (row.created_at, row.job_id) < self.bound
+        return in_time and self.wants(row)
+
     def wants_agent(self, agent: str) -> bool:
         """Return whether the query asks for jobs of an agent, given as `name@version`."""
         return self.agent is None or self.agent in (agent, agent.partition("@")[0])

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 import attrs
 
 from arcp_trio.store.first_numbers import index_after
+from arcp_trio.store.interface import Reads, Replay
 from arcp_trio.store.packing import numbered_in
+from arcp_trio.store.records import NumberedTail
+from arcp_trio.store.replaying import ReplayPlace
 from arcp_trio.store.snapshot import LogRow, Snapshot
+
+_T = TypeVar("_T")
 
 PAGE: Final = 1_024
 """Rows of a log that one piece looks at."""
@@ -97,3 +103,43 @@ class NumberSearch:
             return True
         self.found = index_after(snapshot.moved_numbers(job.jid, self.seq), self.seq)
         return False
+
+
+class SnapshotReads(Reads):
+    """The reads that go on in pieces, each of which sees one state of the store."""
+
+    @abstractmethod
+    async def _see(self, act: Callable[[Snapshot], _T]) -> _T:
+        """Call `act` with one state of the store, which may be another one at the next call."""
+
+    async def index_after(self, job_id: str, seq: int) -> int | None:
+        search = NumberSearch(job_id, seq)
+        while await self._see(search.look):
+            pass
+        return None if search.found is None else max(search.found, search.base)
+
+    async def covers(self, session_id: str, after: int) -> bool:
+        coverage = Coverage(session_id, after)
+        while await self._see(coverage.look):
+            pass
+        return coverage.complete
+
+    def replay(self, session_id: str, after: int, top: int, log_rows: int) -> Replay:
+        return _PiecewiseReplay(self._see, ReplayPlace(session_id, after, top, log_rows))
+
+
+class _PiecewiseReplay:
+    def __init__(
+        self,
+        see: Callable[
+            [Callable[[Snapshot], Sequence[NumberedTail]]], Awaitable[Sequence[NumberedTail]]
+        ],
+        place: ReplayPlace,
+    ) -> None:
+        self._see = see
+        self._place = place
+
+    async def next(self, frames: int, size: int) -> Sequence[NumberedTail]:
+        if self._place.over:
+            return ()
+        return await self._see(lambda snapshot: self._place.read(snapshot, frames, size))

@@ -32,6 +32,7 @@ TYPES: Final = NUMBERED | {
     "job.cancelled",
     "x-vendor.arcp-trio.stopped",
     "x-vendor.arcp-trio.answered",
+    "x-vendor.arcp-trio.token_made",
     "job.subscribed",
 }
 """The types of the frames that a runtime sends."""

@@ -23,7 +23,9 @@ class Feature:
     STOP: Final = "x-vendor.arcp-trio.stop"
     """A feature of this project; its message has the same name."""
     QUESTIONS: Final = "x-vendor.arcp-trio.questions"
-    """The other feature of this project: questions of jobs to people, and their answers."""
+    """Another one: questions of jobs to people, and their answers."""
+    TOKENS: Final = "x-vendor.arcp-trio.tokens"
+    """Another one: short-lived tokens with which one can look at jobs."""
 
 
 ALL_FEATURES: Final[tuple[str, ...]] = (
@@ -41,7 +43,12 @@ ALL_FEATURES: Final[tuple[str, ...]] = (
 )
 """All features of ARCP 1.1, in the order of §6.2."""
 
-CLIENT_FEATURES: Final[tuple[str, ...]] = (*ALL_FEATURES, Feature.STOP, Feature.QUESTIONS)
+CLIENT_FEATURES: Final[tuple[str, ...]] = (
+    *ALL_FEATURES,
+    Feature.STOP,
+    Feature.QUESTIONS,
+    Feature.TOKENS,
+)
 """The features that a client of this project offers."""
 
 SUPPORTED: Final[tuple[str, ...]] = tuple(

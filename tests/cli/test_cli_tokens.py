@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.serve.admission import Admission
 from arcp_trio.cli.serve.options import ServeOptions
-from arcp_trio.cli.serve.tokens import gather, kept_token, parse_token
+from arcp_trio.cli.serve.tokens import gather, kept_key, kept_token, parse_token
 from arcp_trio.log_lines import TextFormatter
 
 SECRET = "hush-hush"
@@ -306,3 +306,18 @@ def test_short_tokens_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     assert "short tokens can be guessed" in line
     assert "alice, dave" in line
     assert SECRET not in line
+
+
+def test_the_signing_key_is_kept(tmp_path: Path) -> None:
+    """The key is made once, for its owner alone; one that is too short is refused."""
+    key = kept_key(tmp_path)
+    path = tmp_path / "signing-key"
+    assert mode(path) == 0o600
+    assert kept_key(tmp_path) == key
+    assert kept_token(tmp_path).encode() != key
+    path.write_text("short", encoding="utf-8")
+    with pytest.raises(CommandError, match="signing-key is too short; delete it, and a new key"):
+        kept_key(tmp_path)
+    path.write_text("", encoding="utf-8")
+    with pytest.raises(CommandError, match="does not hold a key; delete it, and a new one is made"):
+        kept_key(tmp_path)

@@ -16,9 +16,10 @@ import pytest
 from trio.testing import MockClock
 
 from arcp_trio import MemoryStore, SqliteStore
+from arcp_trio.store import housekeeping
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.replaying import ReplayPlace
-from arcp_trio.store.sqlite import _rows, engine
+from arcp_trio.store.sqlite import _rows
 from arcp_trio.store.sqlite._snapshot import SqliteSnapshot
 from arcp_trio.testing import TrioClock, WireRecorder
 from arcp_trio.testing.background import background_tasks
@@ -123,7 +124,7 @@ async def test_every_statement_may_fail(
 ) -> None:
     """With a failure of each statement in turn, once or longer, the story ends the same."""
     # Once in the story is enough, as each statement is a story of its own.
-    monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 4.0)
+    monkeypatch.setattr(housekeeping, "PAUSE_SECONDS", 4.0)
     for n in count(1):
         faults = Faults(clock=mock_clock, counts=counts, first=n, seconds=seconds, applied=applied)
         try:

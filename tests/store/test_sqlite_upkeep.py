@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from arcp_trio.store import housekeeping
 from arcp_trio.store.records import Entry, Inline
 from arcp_trio.store.sqlite import SqliteStore, _cleaning, _file, engine
 from arcp_trio.store.writes import AppendJournal, DropSession, MoveFloor, TrimJournal
@@ -29,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 async def store(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[SqliteStore, None]:
     """A running store with short pauses between rounds of housekeeping."""
-    monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr(housekeeping, "PAUSE_SECONDS", 0.01)
     with trio.fail_after(60):
         async with running(SqliteStore(path, synchronous="OFF")) as running_store:
             yield running_store
@@ -144,8 +145,10 @@ async def test_clearing_away_does_not_hold_up_commits(
     await store.put(TrimJournal("J", 2_000)).committed()
     waited: list[int] = []
     while "journal" in await store._read(row_counts):
+        group = feeder.job(f"K{len(waited)}")
+        await group.begun()
         before = pieces
-        await feeder.job(f"K{len(waited)}").committed()
+        await group.committed()
         waited.append(pieces - before)
     assert pieces >= 100
     assert len(waited) > 10
@@ -176,7 +179,7 @@ async def test_commits_wait_for_a_write_ahead_log_that_grew_long(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without housekeeping, commits keep the write-ahead log within its bound."""
-    monkeypatch.setattr(engine, "HOUSEKEEPING_SECONDS", 1_000)
+    monkeypatch.setattr(housekeeping, "PAUSE_SECONDS", 1_000)
     monkeypatch.setattr(_file, "MAX_WAL_PAGES", 64)
     log = path.with_name("arcp.db-wal")
     longest = 0
@@ -224,7 +227,7 @@ async def test_a_fault_in_housekeeping_ends_nothing(
         return failed
 
     feeder = Feeder(store)
-    monkeypatch.setattr(engine, "FAILED_HOUSEKEEPING_SECONDS", 0.01)
+    monkeypatch.setattr(housekeeping, "FAILED_PAUSE_SECONDS", 0.01)
     with monkeypatch.context() as patch:
         patch.setattr(engine, "clean_piece", fail)
         feeder.session("S")

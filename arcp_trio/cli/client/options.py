@@ -126,6 +126,18 @@ class AgentsOptions(OutputOptions):
 
 
 @attrs.frozen(kw_only=True)
+class TokenOptions(OutputOptions):
+    """What `token` can be asked for."""
+
+    job_id: str | None = optional_argument(
+        "JOB_ID", "the one job that can be looked at; without it, all of one's own"
+    )
+    expires_in: float = option(
+        DURATION, "TIME", "how long it is good for, at most a day: 90s, 10m, 1h30m", default=3600.0
+    )
+
+
+@attrs.frozen(kw_only=True)
 class CancelOptions(OutputOptions):
     """What `cancel` can be asked for."""
 

@@ -29,6 +29,7 @@ from arcp_trio.cli.serve.reloading import Reloads, Terminal, read_tokens_again, 
 from arcp_trio.cli.serve.stdio import StandardDoor, StandardStreams
 from arcp_trio.cli.serve.stopping import LastResort, on_signal
 from arcp_trio.cli.serve.storing import make_store
+from arcp_trio.cli.serve.tokens import kept_key
 from arcp_trio.runtime.access import Policy
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.runtime import Runtime
@@ -158,6 +159,8 @@ def _runtime(config: Config, admission: Admission) -> Runtime:
             reserved_paths=frozenset() if options.memory else frozenset({options.data}),
         ),
         workers=_workers(options),
+        # Made when it is first needed: most runtimes make no short-lived tokens.
+        signing_key=None if options.memory else partial(kept_key, options.data),
     )
 
 

@@ -15,11 +15,12 @@ from typing import Final
 
 import attrs
 
-from arcp_trio.cli.data_folder import token_path
+from arcp_trio.cli.data_folder import key_path, token_path
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.serve.config import ReadFile
 from arcp_trio.cli.serve.options import TOKENS_VARIABLE, ServeOptions
 from arcp_trio.plainfile import NotPlain, open_plain
+from arcp_trio.runtime.views import LEAST_KEY_BYTES
 from arcp_trio.wire.ids import token_digest
 
 LOCAL: Final = "local"
@@ -200,19 +201,34 @@ def kept_token(folder: str | Path) -> str:
     Raises:
         CommandError: the token cannot be kept, or what is there is not a token.
     """
-    path = token_path(folder)
+    return _kept_secret(token_path(folder), "token", advice=", or give a --token")
+
+
+def kept_key(folder: str | Path) -> bytes:
+    """Return the key for short-lived tokens that is kept in the folder; make one if it has no key.
+
+    Raises:
+        CommandError: the key cannot be kept, or what is there is not a key.
+    """
+    key = _kept_secret(key_path(folder), "key").encode()
+    if len(key) < LEAST_KEY_BYTES:
+        raise CommandError(f"{key_path(folder)} is too short; delete it, and a new key is made")
+    return key
+
+
+def _kept_secret(path: Path, what: str, *, advice: str = "") -> str:
     try:
         if not path.exists():
             _keep(_new_token(), path)
-        return _read_kept(path)
+        return _read_kept(path, what, advice)
     except NotPlain as error:
         raise CommandError(
-            f"{path} is {reason(error)}; move it away, and a new token is made"
+            f"{path} is {reason(error)}; move it away, and a new {what} is made"
         ) from error
     except OSError as error:
         raise CommandError(
-            f"cannot keep a token in {path}: {reason(error)}; "
-            "choose another --data, or --memory, or give a --token"
+            f"cannot keep a {what} in {path}: {reason(error)}; "
+            f"choose another --data, or --memory{advice}"
         ) from error
 
 
@@ -229,20 +245,19 @@ def _keep(token: str, path: Path) -> None:
             os.link(draft.name, path)
 
 
-def _read_kept(path: Path) -> str:
+def _read_kept(path: Path, what: str, advice: str) -> str:
     with open_plain(path) as file:
         facts = os.fstat(file.fileno())
         if facts.st_uid != os.geteuid():
             raise CommandError(
-                f"{path} belongs to another user, who knows the token; "
-                "choose another --data, or give a --token"
+                f"{path} belongs to another user, who knows the {what}; "
+                f"choose another --data{advice}"
             )
         if stat.S_IMODE(facts.st_mode) & _OTHERS:
             os.fchmod(file.fileno(), _OWNER_ONLY)
-            log.warning(
-                "token was open to others: delete it for a new one", extra={"path": str(path)}
-            )
+            warning = f"{what} was open to others: delete it for a new one"
+            log.warning(warning, extra={"path": str(path)})
         text = file.read().decode("utf-8", "replace").strip()
     if not _is_word(text) or not text.isascii():
-        raise CommandError(f"{path} does not hold a token; delete it, and a new one is made")
+        raise CommandError(f"{path} does not hold a {what}; delete it, and a new one is made")
     return text

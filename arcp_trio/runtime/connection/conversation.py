@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from arcp_trio.runtime.session.clerk import Request
 from arcp_trio.runtime.usage import serve_principal
 from arcp_trio.transport.base import HasPings, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
-from arcp_trio.wire.errors import HeartbeatLost
+from arcp_trio.wire.errors import HeartbeatLost, Unauthenticated
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.messages import Ack, Bye, Close, Ping, Pong, SessionResume
@@ -58,6 +59,7 @@ class Conversation:
             self._with_pings.share_pace(self._usage.parts_pace)
         self._attachment = opened.attachment
         self._closing = opened.attachment.closing
+        self._ends = opened.ends
         self._fresh = opened.fresh
         """Nothing was asked of the session: it may be exchanged for one to resume."""
         self._following: Envelope | None = None
@@ -78,6 +80,8 @@ class Conversation:
         serve_principal(self._session.principal)
         with self._heartbeat:
             async with trio.open_nursery() as nursery:
+                if self._ends < math.inf:
+                    nursery.start_soon(self._end_in_time, name=f"time of {self._session.id}")
                 try:
                     await self._welcome(partial(nursery.start_soon, self._send, name=name))
                     await self._read()
@@ -180,6 +184,11 @@ class Conversation:
             await self._sender.run()
         except TransportClosed:
             self._closing.now(CloseCode.NORMAL, "")
+
+    async def _end_in_time(self) -> None:
+        """End the connection when the client's token is no longer good."""
+        await trio.sleep_until(self._ends)
+        self._part("token over", last=refusal(Unauthenticated("the token's time is over")))
 
     def _lost(self, loss: Loss) -> None:
         self._core.metrics.connection_failed(Failure.HEARTBEAT_LOST)

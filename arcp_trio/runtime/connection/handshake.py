@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.resuming import Resume, cannot_resume, check_resume
 from arcp_trio.runtime.session.unsent import Unsent
+from arcp_trio.runtime.views import PREFIX
 from arcp_trio.store.errors import StoreError
 from arcp_trio.transport.base import HasPings, Transport
 from arcp_trio.wire.dialects import Dialect, named, recognise
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.farewell import Closing
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.sessions import Sessions
+    from arcp_trio.runtime.views import View
     from arcp_trio.store.interface import Replay
 
 FREE_MISTAKES: Final = 5
@@ -60,6 +63,8 @@ class Opened:
     """The number that the replay follows."""
     fresh: bool = False
     """The session is new: it may be exchanged for one to resume."""
+    ends: float = math.inf
+    """On Trio's clock: when the client's token is no longer good, if it is a short-lived one."""
 
 
 class Handshake:
@@ -75,6 +80,8 @@ class Handshake:
     ) -> None:
         self.principal: str | None = None
         """The principal of the last hello on this connection."""
+        self._view: View | None = None
+        """What that hello's token lets see, if it is a short-lived one."""
         self._core = core
         self._sessions = sessions
         self._welcomes = welcomes
@@ -104,6 +111,8 @@ class Handshake:
                 dialect = recognise(first)
                 self.principal = principal = await self._authenticate(message.auth)
                 features = negotiate(message.features, self._offered)
+                if self._view is not None:
+                    features |= {self._view.scope.feature}
                 if message.resumption is None:
                     return await self._create(principal, features, dialect)
                 return await self._resume(message.resumption, principal, features, dialect)
@@ -121,6 +130,9 @@ class Handshake:
         if auth is None or auth.scheme not in (None, "bearer") or not (auth.token or "").strip():
             raise Unauthenticated("a bearer token is required")
         assert auth.token is not None
+        self._view = None
+        if auth.token.startswith(PREFIX):
+            return await self._read_view(auth.token)
         try:
             principal = await self._core.authenticate(auth.token)
         except Unauthenticated as error:
@@ -133,6 +145,12 @@ class Handshake:
         if not principal:
             raise await self._wrong_token(Unauthenticated("the token is not valid"))
         return principal
+
+    async def _read_view(self, token: str) -> str:
+        self._view = self._core.view_tokens.read(token, self._core.clock.now())
+        if self._view is None:
+            raise await self._wrong_token(Unauthenticated("the token is not valid"))
+        return self._view.principal
 
     async def _wrong_token(self, error: Unauthenticated) -> ArcpError:
         """Count a wrong token, and return its error, the later the more its address has sent.
@@ -165,6 +183,7 @@ class Handshake:
                 replay=None,
                 after_seq=0,
                 fresh=True,
+                ends=self._ends,
             )
         except BaseException:
             sessions.leave(session, attachment)
@@ -191,7 +210,10 @@ class Handshake:
         if session_id is None:
             raise cannot_resume()
         # Before anything is done to the session: a resume that is refused disturbs nobody.
-        check = partial(check_resume, self._core.store, principal, digest, resume.last_event_seq)
+        scope = None if self._view is None else self._view.scope
+        check = partial(
+            check_resume, self._core.store, principal, scope, digest, resume.last_event_seq
+        )
         session = await self._sessions.wake(session_id, check)
         if session is None:
             raise cannot_resume()
@@ -230,10 +252,19 @@ class Handshake:
             replay=await attempt.attachment.begun(),
             welcome=self._welcome(session, attempt.token),
             after_seq=attempt.after_seq,
+            ends=self._ends,
         )
 
     @property
+    def _ends(self) -> float:
+        if self._view is None:
+            return math.inf
+        return trio.current_time() + self._view.until - self._core.clock.now()
+
+    @property
     def _offered(self) -> list[str]:
+        if self._view is not None:
+            return self._welcomes.offered_to_look(self._view.scope)
         return self._welcomes.offered(private=self._transport.private)
 
     def _welcome(self, session: Session, token: str) -> bytes:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.session import Session
+    from arcp_trio.runtime.views import Scope
 
 SCHEMA_BYTES: Final = 32 * 1024
 """Of all schemas in a welcome: some clients read no line of more than 64 KiB."""
@@ -38,12 +39,19 @@ class Welcomes:
 
     def offered(self, *, private: bool) -> list[str]:
         """Return what the runtime offers: no secrets where others can read along (§14)."""
-        offered = {*SUPPORTED, Feature.QUESTIONS}
+        offered = {*SUPPORTED, Feature.QUESTIONS, Feature.TOKENS}
         if self._jobs.revoker.offered and private:
             offered.add(Feature.PROVISIONED_CREDENTIALS)
         if self._core.policy.allow_stop:
             offered.add(Feature.STOP)
         return [feature for feature in CLIENT_FEATURES if feature in offered]
+
+    def offered_to_look(self, scope: Scope) -> list[str]:
+        """Return what the runtime offers in a session for looking only: neither acts nor secrets.
+
+        The scope is among it, so that the session has it, as long as it lasts.
+        """
+        return [*SUPPORTED, Feature.QUESTIONS, scope.feature]
 
     def tail(self, session: Session, token: str, *, private: bool) -> bytes:
         """Return the tail of a `session.welcome`.

@@ -18,12 +18,15 @@ from arcp_trio.runtime.session.cancelling import Cancelling
 from arcp_trio.runtime.session.listing import Lister
 from arcp_trio.runtime.session.observing import Observing
 from arcp_trio.runtime.session.outbox import Answer, Leave
+from arcp_trio.runtime.views import View
 from arcp_trio.store.writes import CloseSession
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import (
     ArcpError,
     InternalError,
     InvalidRequest,
+    JobNotFound,
+    PermissionDenied,
 )
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.messages import (
@@ -32,13 +35,17 @@ from arcp_trio.wire.messages import (
     Close,
     Hello,
     ListJobs,
+    MakeToken,
     Message,
     SessionResume,
     Stop,
     Submit,
     Subscribe,
+    TokenMade,
     Unsubscribe,
 )
+from arcp_trio.wire.payloads import to_json
+from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
@@ -68,6 +75,9 @@ class Request:
 
 _ABOUT_A_JOB: Final = (Cancel, Stop, Subscribe, AnswerQuestion)
 """Messages whose refusal names their job."""
+
+_LOOKING: Final = (ArcpError, Hello, SessionResume, ListJobs, Subscribe, Unsubscribe, Close)
+"""What a session for looking only may send, beside what its connection deals with."""
 
 Command: TypeAlias = "Request | Resume"
 
@@ -112,6 +122,8 @@ class Clerk:
 
     async def _serve(self, request: Request) -> None:
         with self._fence(request):
+            if self._session.scope is not None and not isinstance(request.message, _LOOKING):
+                raise PermissionDenied("this token is for looking only: it lists and follows jobs")
             await self._execute(request)
 
     @contextmanager
@@ -168,8 +180,8 @@ class Clerk:
             case Submit():
                 await session.workload.room_for_acceptance()
                 self._submissions.begin(session, request, message)
-            case Cancel() | Stop() | AnswerQuestion():
-                await self._act_on_job(request, message)
+            case Cancel() | Stop() | AnswerQuestion() | MakeToken():
+                await self._act(request, message)
             case Close():
                 self._in_turn(request, partial(self._close, request, message))
             case Hello() | SessionResume():
@@ -186,7 +198,9 @@ class Clerk:
             case _:
                 raise AssertionError(message)
 
-    async def _act_on_job(self, request: Request, message: Cancel | Stop | AnswerQuestion) -> None:
+    async def _act(
+        self, request: Request, message: Cancel | Stop | AnswerQuestion | MakeToken
+    ) -> None:
         match message:
             case Cancel():
                 await self._cancelling.cancel(request, message)
@@ -195,6 +209,26 @@ class Clerk:
             case AnswerQuestion():
                 self._require(Feature.QUESTIONS)
                 await self._answering.answer(request, message)
+            case MakeToken():
+                self._require(Feature.TOKENS)
+                await self._make_token(request, message)
+
+    async def _make_token(self, request: Request, message: MakeToken) -> None:
+        """Answer with a token with which one can look at the principal's jobs, or at one job."""
+        core, session = self._core, self._session
+        if message.job_id is not None:
+            owner = await session.reads.owner(message.job_id)
+            if owner is None or not session.may_see(message.job_id, owner):
+                raise JobNotFound("there is no such job")
+        try:
+            view = View.lasting(
+                message.seconds, session.principal, message.job_id, now=core.clock.now()
+            )
+        except ValueError as error:
+            raise InvalidRequest(f"{error} @ $.payload.seconds") from None
+        token = core.view_tokens.sign(view)
+        made = TokenMade(request_id=request.id, token=token, expires_at=rfc3339(view.until))
+        session.tell(Answer(request.attachment, frame(made.type, to_json(made))))
 
     def _close(self, request: Request, message: Close) -> None:
         """Close the connection; the session stays resumable for its window (§6.7).

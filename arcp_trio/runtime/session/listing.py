@@ -59,8 +59,8 @@ class Lister:
 
         The page ends before it becomes too large for a frame, but has at least one job.
         """
-        core, principal = self._core, self._session.principal
-        found = await self._session.reads.jobs(self._query(message))
+        core, session = self._core, self._session
+        found = await self._found(self._query(message))
         page: list[tuple[JobRow, JsonObject]] = []
         room = core.limits.frame_bytes_out - PAGE_ALLOWANCE
         for row in found[: message.page_size]:
@@ -78,15 +78,21 @@ class Lister:
         entries = [
             entry
             for row, entry in page
-            if core.policy.may_observe(principal, row.principal)
-            and row.job_id not in self._jobs.to_forget
+            if session.may_see(row.job_id, row.principal) and row.job_id not in self._jobs.to_forget
         ]
         answer = frame("session.jobs", {**to_json(listing), "jobs": entries})
         self._session.tell(Answer(request.attachment, answer))
 
+    async def _found(self, query: JobQuery) -> Sequence[JobRow]:
+        scope, reads = self._session.scope, self._session.reads
+        if scope is None or scope.job_id is None:
+            return await reads.jobs(query)
+        row = await reads.job(scope.job_id)
+        return [] if row is None or not query.wants_now(row) else [row]
+
     def _query(self, message: ListJobs) -> JobQuery:
         wanted, principal = message.filter, self._session.principal
-        everybody = self._core.policy.observes_all(principal)
+        everybody = self._session.scope is None and self._core.policy.observes_all(principal)
         query = JobQuery(
             principal=None if everybody else principal,
             agent=wanted.agent,

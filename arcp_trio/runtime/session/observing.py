@@ -51,9 +51,9 @@ class Observing:
         Raises:
             JobNotFound: there is no such job, or the principal may not know of it; the same words.
         """
-        core, session = self._core, self._session
+        session = self._session
         owner = await session.reads.owner(message.job_id)
-        allowed = owner is not None and core.policy.may_observe(session.principal, owner)
+        allowed = owner is not None and session.may_see(message.job_id, owner)
         facts = {"subscriber": session.principal, "job_id": message.job_id, "owner": owner}
         audit.info("subscription %s", "allowed" if allowed else "refused", extra=facts)
         row = await session.reads.job(message.job_id) if allowed else None

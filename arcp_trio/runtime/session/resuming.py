@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from arcp_trio.runtime.session.outbox import Attach
+from arcp_trio.runtime.views import Scope
 from arcp_trio.wire.errors import ArcpError, InternalError, ResumeWindowExpired
 from arcp_trio.wire.features import negotiate
 from arcp_trio.wire.ids import resume_token, token_digest
@@ -31,14 +32,20 @@ def cannot_resume() -> ResumeWindowExpired:
 
 
 async def check_resume(
-    store: Store, principal: str | None, digest: bytes, after_seq: int, record: Record
+    store: Store,
+    principal: str | None,
+    scope: Scope | None,
+    digest: bytes,
+    after_seq: int,
+    record: Record,
 ) -> None:
     """Check that a token resumes a session at a number; the check itself changes nothing.
 
     Args:
         store: has the session's log.
         principal: who the client acts for; None if the token alone says so.
-        digest: of the token.
+        scope: of the client's token; it has to be the session's.
+        digest: of the resume token.
         after_seq: the number that the client has reached.
         record: of the session.
 
@@ -46,6 +53,8 @@ async def check_resume(
         ResumeWindowExpired: it does not.
     """
     if principal not in (None, record.principal) or not record.holds(digest):
+        raise cannot_resume()
+    if scope != Scope.among(record.features):
         raise cannot_resume()
     reads = store.for_principal(record.principal, urgent=True)
     covered = await reads.covers(record.id, after_seq)

@@ -10,6 +10,7 @@ from arcp_trio.runtime.session.inbox import Inbox
 from arcp_trio.runtime.session.line import Line
 from arcp_trio.runtime.session.outbox import Item, Outbox, Unwatch
 from arcp_trio.runtime.session.record import Record
+from arcp_trio.runtime.views import Scope
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import HOLES
 from arcp_trio.transport.close_codes import CloseCode
@@ -41,6 +42,8 @@ class Session:
     def __init__(self, core: Core, row: SessionRow, window_ends: float | None = None) -> None:
         self.id = row.session_id
         self.principal = row.principal
+        self.scope = Scope.among(row.features)
+        """What the client may look at, if it may do nothing else."""
         self.record = Record(core.store, core.limits, row)
         self.reads = core.store.for_principal(row.principal)
         """The store, read when it is the principal's turn."""
@@ -65,6 +68,7 @@ class Session:
         """Jobs with a key whose acceptance is not in the log yet."""
         self.asks = 0
         """How many answers of other nodes it waits for."""
+        self._policy = core.policy
         self._holds = 0
         self._detached = Wake()
 
@@ -77,6 +81,13 @@ class Session:
     def facts(self) -> dict[str, object]:
         """What every line of the log about this session has."""
         return {"session_id": self.id, "principal": self.principal}
+
+    def may_see(self, job_id: str, owner: str) -> bool:
+        """Whether the client may know of a job of `owner` (§6.6)."""
+        if self.scope is not None and self.scope.job_id is None:
+            return owner == self.principal
+        in_scope = self.scope is None or job_id == self.scope.job_id
+        return in_scope and self._policy.may_observe(self.principal, owner)
 
     # -- towards the client
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
@@ -13,7 +12,8 @@ from typing import Final, Literal, TypeVar
 import trio
 
 from arcp_trio.store.call_thread import CallThread
-from arcp_trio.store.errors import StoreError, UnwritableStore
+from arcp_trio.store.errors import UnwritableStore
+from arcp_trio.store.housekeeping import Housekeeping
 from arcp_trio.store.interface import Store
 from arcp_trio.store.sqlite import _file
 from arcp_trio.store.sqlite._cleaning import clean_piece, shrink_piece
@@ -21,16 +21,8 @@ from arcp_trio.store.sqlite._writing import GroupWriter
 from arcp_trio.store.sqlite.reader import SqliteReader
 from arcp_trio.store.writes import Write
 
-log = logging.getLogger(__name__)
-
-HOUSEKEEPING_SECONDS: Final = 0.1
-"""Pause between rounds of housekeeping, while there is something to do."""
-
 ROUND_PIECES: Final = 32
 """Pieces of cleaning in a round, before the next checkpoint."""
-
-FAILED_HOUSEKEEPING_SECONDS: Final = 2.0
-"""Pause after a round that failed."""
 
 PACE_SECONDS: Final = 0.002
 """See `WriteQueue`. A transaction and its sync cost the processor about 0.13 ms, an event 0.06."""
@@ -78,8 +70,7 @@ class SqliteStore(SqliteReader, Store):
         """Number of the last group that is known to be stored."""
         self._in_doubt = False
         """The last try to store a group seemed to fail, and may not have."""
-        self._untidy = trio.Event()
-        """Set when there may be work for housekeeping."""
+        self._housekeeping = Housekeeping(self._keep_house)
 
     @property
     def outlasts_process(self) -> bool:
@@ -98,7 +89,7 @@ class SqliteStore(SqliteReader, Store):
             await self._writes.run(self._open)
             try:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._keep_house, name="store housekeeping")
+                    nursery.start_soon(self._housekeeping.run, name="store housekeeping")
                     yield
                     nursery.cancel_scope.cancel(reason="the store is being closed")
             finally:
@@ -123,7 +114,7 @@ class SqliteStore(SqliteReader, Store):
                 raise UnwritableStore(f"cannot use {path}: {error}") from error
             self._writer, self._checkpointer, self._thread.connection = writer, checkpointer, reader
             self._resources = opened.pop_all()
-        self._untidy.set()
+        self._housekeeping.wake()
 
     def _close(self) -> None:
         self._thread.connection = None
@@ -134,7 +125,7 @@ class SqliteStore(SqliteReader, Store):
 
     async def _commit(self, writes: Sequence[Write]) -> None:
         await self._write(lambda db: self._store_group(db, writes))
-        self._untidy.set()
+        self._housekeeping.wake()
 
     async def _write(self, act: Callable[[sqlite3.Connection], _T]) -> _T:
         """Call `act` with the one connection that writes; a cancel waits until `act` is done."""
@@ -164,27 +155,11 @@ class SqliteStore(SqliteReader, Store):
 
     # -- housekeeping
 
-    async def _keep_house(self) -> None:
-        failing = False
-        while True:
-            await self._untidy.wait()
-            self._untidy = trio.Event()
-            await trio.sleep(HOUSEKEEPING_SECONDS)
-            try:
-                if await self._clean():
-                    self._untidy.set()
-                await self._checkpoint()
-                failing = False
-            except StoreError as error:
-                if not failing:
-                    log.warning("store cannot be cleaned up for now", extra={"error": str(error)})
-                failing = True
-            except Exception:  # a fault in housekeeping must not end the runtime
-                log.exception("housekeeping failed, and goes on")
-                failing = True
-            if failing:
-                self._untidy.set()
-                await trio.sleep(FAILED_HOUSEKEEPING_SECONDS)
+    async def _keep_house(self) -> bool:
+        """Make a round; return whether there is more to delete."""
+        more = await self._clean()
+        await self._checkpoint()
+        return more
 
     async def _clean(self) -> bool:
         """Delete what was given up, between the commits; return whether there is more."""

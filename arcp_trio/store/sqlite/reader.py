@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing
 from os import PathLike
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
-from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import attrs
 import trio
 
 from arcp_trio.rounds import Rounds
 from arcp_trio.store.errors import OtherVersion, StoreError
-from arcp_trio.store.interface import Owed, Reads, Replay, Said
+from arcp_trio.store.interface import Owed, Said
 from arcp_trio.store.job_query import JobQuery
-from arcp_trio.store.looking import Coverage, NumberSearch
+from arcp_trio.store.looking import SnapshotReads
 from arcp_trio.store.memos import Memo
-from arcp_trio.store.records import JobRow, KeyRow, NumberedTail, Recovered, SessionRow
-from arcp_trio.store.replaying import ReplayPlace
+from arcp_trio.store.records import JobRow, KeyRow, Recovered, SessionRow
+from arcp_trio.store.snapshot import Snapshot
 from arcp_trio.store.sqlite import _durable, _file, _listing, _rows, _schema
 from arcp_trio.store.sqlite._snapshot import SqliteSnapshot
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-_Frames: TypeAlias = Sequence[NumberedTail]
 
 
 @attrs.define(eq=False)
@@ -43,7 +41,7 @@ class ReadThread:
     limiter: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
 
 
-class SqliteReader(Reads):
+class SqliteReader(SnapshotReads):
     """The reads of a store; each raises `StoreError` if the file cannot be read."""
 
     _principal = ""
@@ -102,12 +100,6 @@ class SqliteReader(Reads):
     async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
         return await self._read(_listing.jobs, query)
 
-    async def index_after(self, job_id: str, seq: int) -> int | None:
-        search = NumberSearch(job_id, seq)
-        while await self._read(lambda db: search.look(SqliteSnapshot(db))):
-            pass
-        return None if search.found is None else max(search.found, search.base)
-
     async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
         return await self._read(_rows.key, principal, key, now)
 
@@ -124,14 +116,8 @@ class SqliteReader(Reads):
     async def said(self, job_id: str, index: int) -> Said:
         return await self._read(_durable.said, job_id, index)
 
-    async def covers(self, session_id: str, after: int) -> bool:
-        coverage = Coverage(session_id, after)
-        while await self._read(lambda db: coverage.look(SqliteSnapshot(db))):
-            pass
-        return coverage.complete
-
-    def replay(self, session_id: str, after: int, top: int, log_rows: int) -> Replay:
-        return _SqliteReplay(self._read, ReplayPlace(session_id, after, top, log_rows))
+    async def _see(self, act: Callable[[Snapshot], _T]) -> _T:
+        return await self._read(lambda db: act(SqliteSnapshot(db)))
 
 
 class _PrincipalReader(SqliteReader):
@@ -141,21 +127,6 @@ class _PrincipalReader(SqliteReader):
         self._thread = thread
         self._principal = principal
         self._urgent = urgent
-
-
-class _SqliteReplay:
-    def __init__(
-        self,
-        read: Callable[[Callable[[sqlite3.Connection], _Frames]], Awaitable[_Frames]],
-        place: ReplayPlace,
-    ) -> None:
-        self._read = read
-        self._place = place
-
-    async def next(self, frames: int, size: int) -> _Frames:
-        if self._place.over:
-            return ()
-        return await self._read(lambda db: self._place.read(SqliteSnapshot(db), frames, size))
 
 
 @asynccontextmanager

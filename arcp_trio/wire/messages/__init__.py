@@ -47,11 +47,13 @@ from arcp_trio.wire.messages.session import (
     Closed,
     ErrorBody,
     Hello,
+    MakeToken,
     PeerInfo,
     Ping,
     Pong,
     RuntimeCapabilities,
     SessionResume,
+    TokenMade,
     Welcome,
     WelcomeExtras,
 )
@@ -83,6 +85,7 @@ __all__ = [
     "JobResult",
     "LeaseConstraints",
     "ListJobs",
+    "MakeToken",
     "Message",
     "PeerInfo",
     "Ping",
@@ -96,6 +99,7 @@ __all__ = [
     "SubmitExtras",
     "Subscribe",
     "Subscribed",
+    "TokenMade",
     "UnknownType",
     "Unsubscribe",
     "WaitingFor",
@@ -119,6 +123,7 @@ Message: TypeAlias = (
     | Cancel
     | Stop
     | AnswerQuestion
+    | MakeToken
     | Subscribe
     | Unsubscribe
 )
@@ -137,6 +142,7 @@ _TO_RUNTIME: Final[tuple[type[Message], ...]] = (
     Cancel,
     Stop,
     AnswerQuestion,
+    MakeToken,
     Subscribe,
     Unsubscribe,
 )
@@ -152,6 +158,7 @@ _TO_CLIENT: Final = (
     Cancelled,
     Stopped,
     QuestionAnswered,
+    TokenMade,
     JobEvent,
     JobResult,
     JobErrorBody,

@@ -184,6 +184,29 @@ class Ack:
 
 
 @attrs.frozen(kw_only=True)
+class MakeToken:
+    """A request for a token with which one can look at jobs: a message of this project."""
+
+    type: ClassVar[str] = "x-vendor.arcp-trio.token"
+
+    seconds: float
+    """How long it is to be good for."""
+    job_id: Identifier | None = None
+    """The one job that may be looked at; without it, all of the principal's."""
+
+
+@attrs.frozen(kw_only=True)
+class TokenMade:
+    """The answer with the token."""
+
+    type: ClassVar[str] = "x-vendor.arcp-trio.token_made"
+
+    request_id: str | None = None
+    token: str = attrs.field(repr=False)
+    expires_at: str
+
+
+@attrs.frozen(kw_only=True)
 class Close:
     """The client leaves the session; its jobs go on (§6.7)."""
 

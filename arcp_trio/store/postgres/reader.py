@@ -1,0 +1,160 @@
+"""The reading half of the store, on connections of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+import attrs
+import trio
+
+from arcp_trio.rounds import Rounds
+from arcp_trio.store.errors import StoreError
+from arcp_trio.store.interface import Owed, Said
+from arcp_trio.store.job_query import JobQuery
+from arcp_trio.store.looking import SnapshotReads
+from arcp_trio.store.memos import Memo
+from arcp_trio.store.postgres import _durable_rows, _listing, _owed, _rows
+from arcp_trio.store.postgres._schema import Database
+from arcp_trio.store.postgres._snapshot import PostgresSnapshot
+from arcp_trio.store.records import JobRow, KeyRow, Recovered, SessionRow
+from arcp_trio.store.snapshot import Snapshot
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+READERS: Final = 2
+"""Connections that read at the same time."""
+
+RETRY_SECONDS: Final = 10.0
+"""How long a read that fails is tried again: a database that starts again is there by then."""
+PAUSE_SECONDS: Final = 0.1
+"""Pause between two tries."""
+
+
+class ReadLine(Protocol):
+    """A thread with a connection of its own."""
+
+    async def run(self, act: Callable[[Database], _T]) -> _T:
+        """Call `act` in the thread; an error of the database is raised as a `StoreError`."""
+        ...
+
+
+@attrs.define(eq=False)
+class ReadLines:
+    """What all readers of one store share."""
+
+    idle: list[ReadLine] = attrs.field(factory=list[ReadLine])
+    """The lines on which nobody reads now; empty while the store is not open."""
+    rounds: Rounds = attrs.field(factory=lambda: Rounds(places=READERS))
+    node: int = 0
+    """The node whose rows `recover` reads."""
+
+
+class PostgresReader(SnapshotReads):
+    """The reads of a store.
+
+    A read that fails is tried again for a while; then it raises `StoreError`.
+    """
+
+    def __init__(self, lines: ReadLines, principal: str = "", *, urgent: bool = False) -> None:
+        super().__init__()
+        self._lines = lines
+        self._principal = principal
+        self._urgent = urgent
+
+    def for_principal(self, principal: str, *, urgent: bool = False) -> PostgresReader:
+        """Return the same reads, done when it is the principal's turn."""
+        return PostgresReader(self._lines, principal, urgent=urgent)
+
+    async def _read(
+        self,
+        act: Callable[Concatenate[Database, _P], _T],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
+    ) -> _T:
+        """Call `act`, which executes one statement, on a connection that reads."""
+        end = trio.current_time() + RETRY_SECONDS
+        while True:
+            try:
+                return await self._try(lambda db: act(db, *args, **kwargs))
+            except StoreError:
+                if trio.current_time() >= end:
+                    raise
+            await trio.sleep(PAUSE_SECONDS)
+
+    async def _try(self, act: Callable[[Database], _T]) -> _T:
+        lines = self._lines
+        async with lines.rounds.turn(self._principal, urgent=self._urgent):
+            if not lines.idle:
+                raise StoreError("the store is not open")
+            line = lines.idle.pop()
+            try:
+                return await line.run(act)
+            finally:
+                lines.idle.append(line)
+
+    async def _read_state(
+        self,
+        act: Callable[Concatenate[Database, _P], _T],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
+    ) -> _T:
+        """Call `act`, whose statements all see one state of the database."""
+
+        def within(db: Database) -> _T:
+            with _one_state(db):
+                return act(db, *args, **kwargs)
+
+        return await self._read(within)
+
+    async def _see(self, act: Callable[[Snapshot], _T]) -> _T:
+        return await self._read_state(lambda db: act(PostgresSnapshot(db)))
+
+    async def recover(self) -> Recovered:
+        return await self._read_state(_rows.recover, self._lines.node)
+
+    async def stored_bytes(self) -> Mapping[str, int]:
+        return await self._read(_rows.stored_bytes)
+
+    async def session(self, session_id: str) -> SessionRow | None:
+        return await self._read(_rows.session, session_id)
+
+    async def session_of_token(self, digest: bytes) -> str | None:
+        return await self._read(_rows.session_of_token, digest)
+
+    async def owner(self, job_id: str) -> str | None:
+        return await self._read(_rows.owner, job_id)
+
+    async def job(self, job_id: str) -> JobRow | None:
+        return await self._read(_rows.job, job_id)
+
+    async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
+        return await self._read(_listing.jobs, query)
+
+    async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
+        return await self._read(_rows.key, principal, key, now)
+
+    async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
+        cursors = dict(cursors)  # the caller's may change while the thread reads
+        return await self._read(_owed.owed, cursors, entries, size)
+
+    async def memos(self, job_id: str) -> Sequence[Memo]:
+        return await self._read(_durable_rows.memos, job_id)
+
+    async def memo(self, job_id: str, key: str) -> Memo | None:
+        return await self._read(_durable_rows.memo, job_id, key)
+
+    async def said(self, job_id: str, index: int) -> Said:
+        return await self._read_state(_durable_rows.said, job_id, index)
+
+
+@contextmanager
+def _one_state(db: Database) -> Generator[None]:
+    """Have all statements of the block see one state of the database."""
+    db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    try:
+        yield
+    finally:
+        db.execute("ROLLBACK")
