@@ -11,7 +11,7 @@ from psycopg import Cursor
 
 from arcp_trio.store.postgres import _commands
 from arcp_trio.store.postgres._schema import Database
-from arcp_trio.store.postgres._statements import Statement, execute
+from arcp_trio.store.postgres._statements import Statement, execute, text
 from arcp_trio.store.postgres._writing_jobs import JobWrites
 from arcp_trio.store.postgres._writing_sessions import SessionWrites
 from arcp_trio.store.writes import (
@@ -22,8 +22,10 @@ from arcp_trio.store.writes import (
     AppendLog,
     AskNode,
     CancelJob,
+    ClaimKey,
     CloseSession,
     DropAnswers,
+    DropClaim,
     DropSession,
     Expire,
     FinishJob,
@@ -54,6 +56,25 @@ _UNFOLLOW: Final = """
     DELETE FROM follow USING job
     WHERE job_id = ANY(%(0)b::text[]) AND follow.jid = job.jid AND follow.node = %(me)b"""
 
+_CLAIM: Final = """
+    INSERT INTO key AS k (principal, key, fingerprint, job_id, expires_at, due, node)
+    VALUES (%(principal)s, %(key)s, %(fingerprint)s, %(job_id)s, %(expires_at)s, %(expires_at)s,
+        %(me)s)
+    ON CONFLICT (principal, key) DO UPDATE SET fingerprint = excluded.fingerprint,
+        job_id = excluded.job_id, accepted = NULL, expires_at = excluded.expires_at,
+        due = excluded.due, node = excluded.node
+    WHERE k.expires_at <= extract(epoch FROM now())
+        AND NOT EXISTS (SELECT FROM retained AS r WHERE r.job_id = k.job_id)
+    RETURNING job_id"""
+_DROP_CLAIM: Final = """
+    DELETE FROM key WHERE principal = %(principal)s AND key = %(key)s AND job_id = %(job_id)s
+        AND accepted IS NULL"""
+
+_MINE: Final = """
+    SELECT session_id FROM session WHERE session_id = ANY(%(wanted)s) AND node = %(me)s
+    UNION ALL SELECT job_id FROM job WHERE job_id = ANY(%(wanted)s)
+    UNION ALL SELECT job_id FROM key WHERE job_id = ANY(%(wanted)s)"""
+
 _Rows: TypeAlias = Cursor[tuple[Any, ...]]
 
 
@@ -77,13 +98,22 @@ class GroupPipeline:
     dropped: nothing can read them.
     """
 
-    def __init__(self, db: Database, me: int) -> None:
+    def __init__(self, db: Database, me: int, sent: Callable[[], None]) -> None:
+        """Make a pipeline.
+
+        Args:
+            db: the connection.
+            me: the number of the node.
+            sent: called when all is sent, and the answers are waited for.
+        """
         self._db = db
         self._me = me
+        self._sent = sent
         self._sessions = SessionWrites()
         self._jobs = JobWrites()
         self._follows: dict[str, bool] = {}
         """By job, whether this node follows it from now on."""
+        self._claims: list[ClaimKey | DropClaim] = []
         self._commands: list[AskNode | AnswerNode | DropAnswers] = []
         self._wanted: set[str] = set()
         """Sessions and jobs that have to be this node's."""
@@ -106,11 +136,26 @@ class GroupPipeline:
             for write in writes:
                 self._gather(write)
             self._send()
+            self._sent()
         return Committed(
             refused=frozenset(self._wanted.difference(*map(_firsts, self._granted))),
             moved=_by_first(self._followed),
             commanded=frozenset().union(*map(_firsts, self._commanded)),
         )
+
+    def found_stored(self, writes: Sequence[Write]) -> Committed:
+        """Return what came of a group that turns out to be stored already.
+
+        What is another node's by now counts as refused. Whom to wake is no longer known.
+        """
+        sessions, jobs = SessionWrites(), JobWrites()
+        for write in writes:
+            if (function := _FUNCTIONS.get(type(write))) is not None:
+                function(sessions, jobs, write)
+        claimed = {write.job_id for write in writes if isinstance(write, ClaimKey)}
+        wanted = sessions.ids() | jobs.ids() | claimed
+        mine = self._db.execute(_MINE, {"wanted": [*wanted], "me": self._me})
+        return Committed(refused=frozenset(wanted - _firsts(mine)))
 
     def _gather(self, write: Write) -> None:
         if self._comes_later(write):
@@ -122,19 +167,23 @@ class GroupPipeline:
         match write:
             case Follow() | Unfollow():
                 self._follows[write.job_id] = isinstance(write, Follow)
+            case ClaimKey() | DropClaim():
+                self._claims.append(write)
             case AskNode() | AnswerNode() | DropAnswers():
                 self._commands.append(write)
             case _:
-                assert type(write) is Expire, write  # it is no part of a group
+                assert type(write) is Expire, write  # no statement of the group's
 
     def _comes_later(self, write: Write) -> bool:
         """Return whether a write depends on what the statements for those before it do."""
         sessions, jobs = self._sessions, self._jobs
         match write:
-            case AcceptJob(parent=str(parent)):
-                return parent in jobs.ids() or sessions.watches_change or jobs.has_key_of(write)
             case AcceptJob():
-                return jobs.has_key_of(write)
+                child = write.parent is not None
+                above = child and (write.parent in jobs.ids() or sessions.watches_change)
+                return above or (write.key is not None and jobs.has_key(write.key))
+            case ClaimKey():
+                return jobs.has_key(write)
             case AppendLog():
                 return sessions.begins_again(write) or sessions.is_over(write.session_id)
             case TakeSession() | RotateToken() | MoveFloor():
@@ -147,6 +196,7 @@ class GroupPipeline:
         sessions, jobs = self._sessions, self._jobs
         self._wanted |= sessions.ids() | jobs.ids()
         self._granted += [self._execute(each) for each in sessions.beginning()][-1:]
+        self._granted += map(self._claim, self._claims)
         self._granted.append(self._execute(jobs.acceptances()))
         for statement in (*jobs.rest(), *sessions.rest()):
             self._execute(statement)
@@ -156,10 +206,18 @@ class GroupPipeline:
         self._followed.append(self._execute(jobs.journals()))
         self._commanded += map(self._command, self._commands)
         self._sessions, self._jobs = SessionWrites(), JobWrites()
-        self._follows, self._commands = {}, []
+        self._follows, self._claims, self._commands = {}, [], []
 
     def _execute(self, statement: Statement) -> _Rows | None:
         return execute(self._db, statement, self._me)
+
+    def _claim(self, write: ClaimKey | DropClaim) -> _Rows | None:
+        values = {"me": self._me, **msgspec.structs.asdict(write), "key": text(write.key)}
+        if isinstance(write, ClaimKey):
+            self._wanted.add(write.job_id)
+            return self._db.execute(_CLAIM, values)
+        self._db.execute(_DROP_CLAIM, values)
+        return None
 
     def _command(self, write: AskNode | AnswerNode | DropAnswers) -> _Rows | None:
         values = {"me": self._me, **msgspec.structs.asdict(write)}

@@ -11,11 +11,12 @@ import msgspec
 from arcp_trio.store.memos import Durability, Memo
 from arcp_trio.store.packing import journal_rows, pack_entries
 from arcp_trio.store.postgres._statements import Statement, text
-from arcp_trio.store.records import CredentialRow, Entry
+from arcp_trio.store.records import CredentialRow, Entry, KeyRow
 from arcp_trio.store.writes import (
     AcceptJob,
     AppendJournal,
     CancelJob,
+    ClaimKey,
     FinishJob,
     KeepCredentials,
     KeepMemo,
@@ -198,9 +199,9 @@ class JobWrites:
 
     # -- gathering
 
-    def has_key_of(self, write: AcceptJob) -> bool:
-        """Return whether another job has the key already among what was gathered."""
-        return write.key is not None and (write.key.principal, write.key.key) in self._keys
+    def has_key(self, wanted: KeyRow | ClaimKey) -> bool:
+        """Return whether a job that was gathered has the idempotency key."""
+        return (wanted.principal, wanted.key) in self._keys
 
     def accept(self, write: AcceptJob) -> None:
         """Gather a job that was accepted."""
@@ -254,7 +255,7 @@ class JobWrites:
         self._bases[write.job_id] = write.base
 
     def keep_credentials(self, write: KeepCredentials) -> None:
-        """Gather what becomes of credentials."""
+        """Gather new states of credentials."""
         for row_id in write.gone:
             self._credentials[row_id] = None
         for row in write.rows:

@@ -126,7 +126,7 @@ _RELEASE: Final = """
 
 
 class _Change(msgspec.Struct):
-    """What becomes of a session's row; -1 stands for what stays."""
+    """New values of a session's row; -1 stands for what stays."""
 
     top: int = -1
     rows: int = -1
@@ -137,7 +137,7 @@ class _Change(msgspec.Struct):
 
 
 class _Cursor(msgspec.Struct):
-    """What becomes of a watch."""
+    """New values of a watch."""
 
     index: int
     last_seq: int
@@ -198,7 +198,7 @@ class SessionWrites:
         self._tokens[write.session_id] = (*write.spare_digests, write.token_digest)
 
     def append_log(self, write: AppendLog) -> None:
-        """Gather a batch of a log, and what becomes of the session and its watches."""
+        """Gather a batch of a log, and the new values of the session and its watches."""
         session_id = write.session_id
         change = self._change(session_id)
         change.top, change.rows, change.log_bytes = write.top, write.row + 1, write.log_bytes
