@@ -66,9 +66,9 @@ class PostgresStore(PostgresReader, Store):
             synchronous: whether a group is synced before anything of it is told. If not, a crash of
                 the server loses the last moments.
         """
+        super().__init__()
         self._membership = Membership(address_of(dsn, schema), synchronous)
         self._lines = ReadLines()
-        super().__init__(self._lines)
         self.name = node or f"{socket.gethostname()}-{secrets.token_hex(3)}"
         self.durable = synchronous
         self._writer = DatabaseThread(self._membership, "writer", standstill=True)
