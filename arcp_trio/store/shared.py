@@ -53,6 +53,10 @@ class Commands(ABC):
 class Extent(msgspec.Struct, frozen=True):
     """How far a journal goes that any node may be writing."""
 
+    key: int
+    """By this `Follows.moved` names the journal."""
+    trace_id: str
+    """The trace of its job."""
     length: int
     """How many entries it was given."""
     finished: bool
@@ -63,8 +67,8 @@ class Follows(ABC):
     """Journals that other nodes write; `Follow` and `Unfollow` say which this node reads."""
 
     @abstractmethod
-    async def moved(self) -> frozenset[str] | None:
-        """Wait until entries were added to journals that this node follows, and return their jobs.
+    async def moved(self) -> frozenset[int] | None:
+        """Wait until entries were added to journals that this node follows, and return their keys.
 
         None stands for all of them: nobody can tell which. A wake-up can get lost: look now and
         then without one.
@@ -72,7 +76,10 @@ class Follows(ABC):
 
     @abstractmethod
     async def extents(self, job_ids: Collection[str]) -> Mapping[str, Extent]:
-        """Return how far these journals go; without those that are gone."""
+        """Return how far the journals of these jobs go, all at the same time.
+
+        Those that are gone are left out.
+        """
 
     @abstractmethod
     async def cursor_elsewhere(self, job_ids: Sequence[str], session_id: str) -> int | None:
@@ -131,5 +138,18 @@ class Moves(ABC):
         """
 
 
+class Holding(msgspec.Struct, frozen=True):
+    """What a principal has at other nodes."""
+
+    jobs: int
+    """Jobs that have not ended."""
+    sessions: int
+    """Sessions that are awake."""
+
+
 class Shared(Nodes, Commands, Follows, Moves):
     """What this node does and knows as one of several."""
+
+    @abstractmethod
+    async def held_elsewhere(self) -> Mapping[str, Holding]:
+        """Return what each principal has at nodes other than this one."""

@@ -65,6 +65,8 @@ class Sessions:
         self._one_parts = Wake()
         self._parking = parking
         self._connected: Counter[str] = Counter()
+        self.elsewhere: Mapping[str, int] = {}
+        """How many sessions each principal has awake at other nodes, as of a moment ago."""
 
     # -- awake
 
@@ -261,7 +263,7 @@ class Sessions:
             InternalError: the limit is reached.
         """
         most = self._core.limits.sessions_per_principal
-        if self._connected[principal] >= most:
+        if self._connected[principal] + self.elsewhere.get(principal, 0) >= most:
             helps = "try again when a session has ended"
             raise limit_hit("sessions_per_principal", most, what_helps=helps)
 
