@@ -64,7 +64,7 @@ class PostgresReader(SnapshotReads):
 
     def for_principal(self, principal: str, *, urgent: bool = False) -> PostgresReader:
         """Return the same reads, done when it is the principal's turn."""
-        return _PrincipalReader(self._lines, principal, urgent=urgent)
+        return _ReaderInTurn(self._lines, principal, urgent=urgent)
 
     async def _read(
         self,
@@ -148,7 +148,7 @@ class PostgresReader(SnapshotReads):
         return await self._read_state(_durable_rows.said, job_id, index)
 
 
-class _PrincipalReader(PostgresReader):
+class _ReaderInTurn(PostgresReader):
     """The reads of one principal, on the lines of all."""
 
     def __init__(self, lines: ReadLines, principal: str, *, urgent: bool) -> None:
