@@ -123,7 +123,10 @@ async def _serve(
         admission.complete(options)
         again = partial(read_tokens_again, given, config, admission)
         reloads: Reloads = {"tokens": again, **doors.reloads}
-        runtime = _runtime(config, admission, make_store(options, given))
+        store = make_store(options, given)
+        if store.shared is not None:
+            logs.name_node(store.shared.name)
+        runtime = _runtime(config, admission, store)
         fenced = partial(last_resort.exit_within, _FENCED_SECONDS, ExitCode.FENCED)
         runtime.when_fenced = fenced
         runtime.add(agents)

@@ -38,7 +38,7 @@ class LastResort:
 
     def exit_within(self, seconds: float, exit_code: int = 0) -> None:
         """Set a deadline; the earliest one counts. A signal handler or a thread may call this."""
-        self._exit_code = exit_code
+        self._exit_code = exit_code or self._exit_code
         self._deadlines.put(time.monotonic() + seconds)
 
     def leave_now(self) -> None:

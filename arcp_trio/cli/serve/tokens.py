@@ -97,7 +97,7 @@ def given_tokens(
 
 
 def make_token(options: ServeOptions, made: str | None = None) -> Tokens:
-    """Return the token that was made before, or a new one; it is kept if anything is on this machine."""
+    """Return the token that was made before, or a new one, which is kept if there is a folder."""
     if options.folder is not None:
         made = kept_token(options.folder)
     elif made is None:

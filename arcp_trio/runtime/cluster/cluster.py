@@ -39,7 +39,7 @@ class Cluster:
         Raises:
             Fenced: this node is gone.
         """
-        log.info("node joined", extra={"node": self._shared.node, "node_name": self._shared.name})
+        log.info("node joined", extra={"number": self._shared.node})
         await self.members.run(over)
 
     async def leave(self) -> None:

@@ -111,7 +111,7 @@ class Members:
 
     async def _adopt(self, dead: NodeRow) -> None:
         """Take over from a dead node, unless another node does."""
-        facts = {"node": dead.node, "node_name": dead.name}
+        facts = {"other": dead.name, "number": dead.node}
         try:
             found = await self._take_over(dead, facts)
             if found is not None:
