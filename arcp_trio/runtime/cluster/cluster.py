@@ -28,7 +28,6 @@ class Cluster:
         self._core = core
         self._shared = shared
         self.members = Members(core, jobs, beginnings, shared)
-        shared.resume_window_seconds = core.limits.resume_window_seconds
 
     async def run(self, over: Callable[[], None]) -> None:
         """Be a node, until cancelled.
