@@ -63,8 +63,8 @@ address is in DIR/address. The client commands find both there.
 
 With --store, jobs, events and sessions are in a PostgreSQL that `{PROGRAM} store init` has
 prepared. Several runtimes share it, and clients go from one to the other. No token is kept.
-{defaults.STORE_VARIABLE} in the environment stands in for --store: there, no list of processes shows
-a password. Exit code 6 says that the others have taken this runtime for dead, and go on.
+{defaults.STORE_VARIABLE} in the environment stands in for --store: no list of processes shows a
+password there. Exit code 6 says that the others have taken this runtime for dead, and go on.
 
 A configuration file has the same options, with _ for -, and the limits of arcp_trio.Limits:
 
