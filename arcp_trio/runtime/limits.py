@@ -139,6 +139,8 @@ class Limits:
     terminal_bytes: int = MIB
     """Of the output of one command: only the newest is kept."""
 
+    node_seconds: float = 10
+    """A node without a sign of life for so long is taken for dead, and others go on without it."""
     follow_seconds: float = 1
     """How late an event of a job at another node can be, if the wake-up for it gets lost."""
     followed_jobs: int = 10_000
