@@ -91,6 +91,53 @@ class Follows(ABC):
         """
 
 
+class SessionPlace(msgspec.Struct, frozen=True):
+    """Where a session is."""
+
+    node: int | None
+    """The node that has it awake; None if it is parked."""
+    seconds: float | None
+    """How long it can still be resumed, if it is parked and that is known."""
+    beats: int | None
+    """How many signs of life its node has given."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it is parked, and its window is over."""
+        return self.node is None and self.seconds is not None and self.seconds <= 0
+
+
+class UntoldJob(msgspec.Struct, frozen=True):
+    """A job that was accepted, and that its client has yet to be told of."""
+
+    job_id: str
+    accepted: bytes
+    """The `job.accepted` payload without its `request_id`, as JSON."""
+    request_id: str | None
+
+
+class Moves(ABC):
+    """Sessions that go from one node to another; see also `TakeSession` and `ReleaseSession`."""
+
+    @abstractmethod
+    async def place(self, session_id: str) -> SessionPlace | None:
+        """Return where a session is; None if there is no such session."""
+
+    @abstractmethod
+    async def steal(self, session_id: str, node: int) -> bool:
+        """Make a session this node's that the other one does not let go of.
+
+        Return False if it was not that node's.
+        """
+
+    @abstractmethod
+    async def untold(self, session_id: str) -> Sequence[UntoldJob]:
+        """Return the jobs that were accepted in a session whose log has no promise of them.
+
+        Their node stopped in between, or the session has moved.
+        """
+
+
 class Holding(msgspec.Struct, frozen=True):
     """What a principal has at other nodes."""
 
@@ -100,7 +147,7 @@ class Holding(msgspec.Struct, frozen=True):
     """Sessions that are awake."""
 
 
-class Shared(Nodes, Commands, Follows):
+class Shared(Nodes, Commands, Follows, Moves):
     """What this node does and knows as one of several."""
 
     @abstractmethod
