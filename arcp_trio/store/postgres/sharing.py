@@ -24,13 +24,17 @@ class PostgresShared(PostgresNodes, Shared):
     """What a node does and knows as one of several; each method is as `Shared` says."""
 
     def __init__(
-        self, membership: Membership, line: DatabaseThread, reader: PostgresReader, wake_ups: WakeUps
+        self,
+        membership: Membership,
+        line: DatabaseThread,
+        reader: PostgresReader,
+        wake_ups: WakeUps,
     ) -> None:
         """Make it for a node that is yet to join.
 
         Args:
             membership: the node.
-            line: the connection for what changes owners.
+            line: the connection for what goes from node to node, wake-ups included.
             reader: reads what has no owner.
             wake_ups: between the nodes.
         """
@@ -61,9 +65,7 @@ class PostgresShared(PostgresNodes, Shared):
         return await self._reader.read(_following.extents, job_ids)
 
     async def cursor_elsewhere(self, job_ids: Sequence[str], session_id: str) -> int | None:
-        return await self._reader.read(
-            _following.cursor_elsewhere, self.node, job_ids, session_id
-        )
+        return await self._reader.read(_following.cursor_elsewhere, self.node, job_ids, session_id)
 
     # -- sessions that move
 
@@ -72,7 +74,9 @@ class PostgresShared(PostgresNodes, Shared):
 
     async def steal(self, session_id: str, node: int) -> bool:
         address, me = self._membership.address, self.node
-        return await self._line.run(partial(_moving.steal, address=address, session_id=session_id, node=node, me=me))
+        return await self._line.run(
+            partial(_moving.steal, address=address, session_id=session_id, node=node, me=me)
+        )
 
     async def untold(self, session_id: str) -> Sequence[UntoldJob]:
         return await self._reader.read(_moving.untold, session_id)
