@@ -10,7 +10,7 @@ import trio
 
 from arcp_trio import Agents, JobContext, Json, Limits, Policy, PostgresStore, Provisioner, Runtime
 from arcp_trio.store.postgres.administering import make_schema
-from arcp_trio.testing import Peer, PeerFactory, open_peers
+from arcp_trio.testing import Peer, PeerFactory, WireRecorder, open_peers
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.features import CLIENT_FEATURES
@@ -76,7 +76,7 @@ async def nodes_over(
     """Run some nodes over an empty database; the first frame that is wrong fails the test."""
     await trio.to_thread.run_sync(make_schema, database, None)
     async with AsyncExitStack() as stack:
-        nodes: list[NodeHere] = []
+        nodes, recorder = list[NodeHere](), WireRecorder()
         for place in range(count):
             store = PostgresStore(database, node=f"n{place}")
             runtime = Runtime(
@@ -91,9 +91,7 @@ async def nodes_over(
             runtime.add(questions)
             await stack.enter_async_context(runtime)
             peers = await stack.enter_async_context(open_peers(runtime))
-            if nodes:
-                peers.recorder = recorder
-            recorder = peers.recorder
+            peers.recorder = recorder
             node = NodeHere(runtime, peers, store)
             runtime.agent("echo")(node.echo)
             nodes.append(node)

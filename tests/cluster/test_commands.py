@@ -77,7 +77,7 @@ async def test_a_stop_at_another_node(database: str) -> None:
 
 
 async def test_who_may_not_cancel_at_another_node(database: str) -> None:
-    """Rights are the same at all nodes: nobody else, and no other session until the first closes."""
+    """Rights are the same at all nodes: no other session may, until the first is closed."""
     with trio.fail_after(SECONDS):
         async with nodes_over(database) as (here, there):
             peer, other, bob = (
