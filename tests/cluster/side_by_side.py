@@ -34,6 +34,16 @@ async def pause(job: JobContext) -> Json:
     await trio.sleep(job.input)
 
 
+@agents.agent("parent")
+async def parent(job: JobContext) -> Json:
+    """Delegate as many times as the input says, and return what the children return."""
+    children = []
+    for number in range(job.input):
+        children.append(await job.delegate("echo", number))
+        await trio.sleep(0.05)
+    return [await child.result() for child in children]
+
+
 @agents.agent("spender")
 async def spender(job: JobContext) -> Json:
     """Spend as many dollars as the input says, then sleep."""
