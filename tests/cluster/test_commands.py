@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from arcp_trio import ArcpError, InvalidRequest, JobNotFound, PermissionDenied
+from arcp_trio import ArcpError, InvalidRequest, JobNotFound, PermissionDenied, Policy
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from tests.cluster.side_by_side import nodes_over
@@ -52,7 +52,8 @@ async def test_a_cancel_at_another_node(database: str) -> None:
 async def test_the_promise_comes_before_the_end(database: str) -> None:
     """At the node of a cancel, too, `job.cancelled` comes before the terminal, every time."""
     with trio.fail_after(SECONDS):
-        async with nodes_over(database) as (here, there):
+        policy = Policy(observers={"operator"})
+        async with nodes_over(database, policy=policy) as (here, there):
             peer, operator = await here.welcomed(), await there.welcomed(OPERATOR)
             for _ in range(20):
                 job_id = (await peer.submit("sleeper"))["job_id"]

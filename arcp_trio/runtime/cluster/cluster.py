@@ -9,6 +9,7 @@ import trio
 
 from arcp_trio.runtime.cluster.asking import Asker
 from arcp_trio.runtime.cluster.counting import count_elsewhere
+from arcp_trio.runtime.cluster.following import Following
 from arcp_trio.runtime.cluster.members import BEATS, Members
 from arcp_trio.runtime.cluster.moving import SharedParking
 from arcp_trio.runtime.cluster.obeying import Obeyer
@@ -35,6 +36,7 @@ class Cluster:
         self._jobs = jobs
         self.members = Members(core, jobs, beginnings, shared)
         self.asker = Asker(core.store, shared, core.limits.command_seconds)
+        self.following = jobs.other_journals = Following(core, shared, jobs, self.asker.hear)
         self.parking = SharedParking(core, jobs, shared, shared.node, self.asker.ask_to_release)
         shared.resume_window_seconds = core.limits.resume_window_seconds
 
@@ -53,7 +55,10 @@ class Cluster:
         async with trio.open_nursery() as nursery:
             obeyer = Obeyer(self._core, shared, self._jobs, sessions.let_go, nursery)
             nursery.start_soon(self._exchange, obeyer, name="commands")
-            nursery.start_soon(count_elsewhere, shared, self._jobs, sessions, seconds)
+            nursery.start_soon(self.following.run, name="journals of other nodes")
+            nursery.start_soon(
+                count_elsewhere, shared, self._jobs, sessions, seconds, name="jobs of other nodes"
+            )
             await self.members.run(over)
 
     async def _exchange(self, obeyer: Obeyer) -> None:
