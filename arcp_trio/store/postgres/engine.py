@@ -67,9 +67,9 @@ class PostgresStore(PostgresReader, Store):
                 the server loses the last moments.
         """
         super().__init__()
-        self._membership = Membership(address_of(dsn, schema), synchronous)
+        name = node or f"{socket.gethostname()}-{secrets.token_hex(3)}"
+        self._membership = Membership(address_of(dsn, schema), synchronous, name)
         self._lines = ReadLines()
-        self.name = node or f"{socket.gethostname()}-{secrets.token_hex(3)}"
         self.durable = synchronous
         self._writer = DatabaseThread(self._membership, "writer", standstill=True)
         self._readers = [DatabaseThread(self._membership, f"reader {n}") for n in range(READERS)]
@@ -110,7 +110,11 @@ class PostgresStore(PostgresReader, Store):
         self._lines.node = self._membership.node
         self._lines.idle.extend(self._readers)
         self._housekeeping.wake()
-        facts = {"node": self._membership.node, "name": self.name, "database": str(address)}
+        facts = {
+            "node": self._membership.node,
+            "name": self._membership.name,
+            "database": str(address),
+        }
         log.info("node joined", extra=facts)
 
     def _join(self, db: Database) -> int:
@@ -123,7 +127,9 @@ class PostgresStore(PostgresReader, Store):
         _checks.check_rights(db, address)
         _checks.warn_of_losses(db, address)
         window = self.resume_window_seconds
-        membership.node, self._committed = _nodes.join(db, address, self.name, __version__, window)
+        membership.node, self._committed = _nodes.join(
+            db, address, membership.name, __version__, window
+        )
         set_up(db, membership)
         return _process(db)
 
