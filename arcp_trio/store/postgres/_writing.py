@@ -183,6 +183,7 @@ class GroupPipeline:
         self._wanted |= sessions.ids() | jobs.ids()
         self._granted += [self._execute(each) for each in sessions.beginning()][-1:]
         self._granted += map(self._claim, self._claims)
+        self._execute(jobs.sessions())
         self._granted.append(self._execute(jobs.acceptances()))
         for statement in (*jobs.rest(), *sessions.rest()):
             self._execute(statement)
