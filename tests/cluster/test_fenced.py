@@ -68,7 +68,7 @@ async def test_it_is_over_whatever_its_jobs_do(database: str) -> None:
     older, store = runtime_over(database, "n0", stubborn.agents)
     entered = trio.Event()
     over = trio.Event()
-    codes = list[int]()
+    codes = list[int | None]()
 
     async def be_older() -> None:
         async with older:
