@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from arcp_trio.store.interface import JournalTrimmed, Store
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import AddSubmitter, CancelJob, StartJob, TrimJournal
-from tests.store.engines import ENGINES, Engine, Feeder, job_row, tail
+from tests.store.engines import EACH_ENGINE, Engine, Feeder, job_row, tail
 
 ALL = 10_000, 10_000_000
 
@@ -113,7 +113,7 @@ async def test_trimming_a_journal_that_is_gone_hurts_nobody(store: Store, feeder
     entries=st.integers(1, 80),
     size=st.integers(1, 300),
 )
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", EACH_ENGINE)
 def test_what_is_owed_comes_in_the_order_it_was_emitted(
     engine: Engine, emitted: list[int], cursors: dict[int, int], entries: int, size: int
 ) -> None:
