@@ -139,6 +139,10 @@ class Limits:
     terminal_bytes: int = MIB
     """Of the output of one command: only the newest is kept."""
 
+    release_seconds: float = 1
+    """How long another node may take to let go of a session before it is stolen."""
+    node_seconds: float = 10
+    """A node without a sign of life for so long is taken for dead, and others go on without it."""
     command_seconds: float = 5
     """How long another node may take to do what a client asks of a job that runs there."""
 

@@ -75,6 +75,8 @@ class Metrics:
     """Jobs by how they ended."""
     begun_again: int = 0
     """Calls of durable jobs' agents after a restart."""
+    adoptions: int = 0
+    """How often this node has taken over from a dead one."""
     refusals: dict[str, int] = attrs.field(
         factory=lambda: dict.fromkeys(sorted([*CODES, OTHER]), 0)
     )

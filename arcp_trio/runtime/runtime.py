@@ -6,13 +6,13 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import trio
 
 from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.access import Authenticator, Policy
-from arcp_trio.runtime.clock import Clock, SystemClock
+from arcp_trio.runtime.clock import Clock, StoreClock, SystemClock
 from arcp_trio.runtime.connection.attendance import Attendance
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
@@ -27,18 +27,22 @@ from arcp_trio.runtime.prometheus import exposition
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.session.local_parking import LocalParking
 from arcp_trio.runtime.session.sessions import Sessions
-from arcp_trio.runtime.shutdown import end_connections, end_jobs
+from arcp_trio.runtime.shutdown import end_connections, end_jobs, leave_to_others
 from arcp_trio.runtime.tasks import first_of, keep_running
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.views import View, ViewTokens
 from arcp_trio.runtime.watchdog import Watchdog
 from arcp_trio.runtime.workers.pool import WorkerPool
 from arcp_trio.runtime.workers.settings import Workers
+from arcp_trio.store.errors import Fenced
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
 from arcp_trio.under_trio import need_trio
 from arcp_trio.version import __version__
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.cluster.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +111,7 @@ class Runtime:
             limits=self.limits,
             policy=policy,
             reserved_paths=reserved_paths(policy, store),
-            clock=clock or SystemClock(),
+            clock=clock or (SystemClock() if store.shared is None else StoreClock()),
             tracer=NoTracer() if tracer is None else FencedTracer(tracer),
             view_tokens=ViewTokens(signing_key),
         )
@@ -121,7 +125,11 @@ class Runtime:
         self._block = trio.CancelScope()
         """The block of `async with runtime`."""
         self._store_failure: BaseException | None = None
-        """Why the store's writer ended before the block did."""
+        """Why nothing can be stored any longer, although the block has not ended."""
+        self._cluster: Cluster | None = None
+        """Made on entry, if the store is one that several runtimes share."""
+        self.when_fenced: Callable[[], None] = _do_nothing
+        """Called, perhaps in another thread, as soon as this node is gone and has to end."""
 
     # -- agents
 
@@ -182,7 +190,7 @@ class Runtime:
             return "the store cannot be used"
         if self._nursery is None or not core.taken_over.is_set():
             return "starting"
-        return None
+        return None if self._cluster is None else self._cluster.members.trouble()
 
     async def attend(
         self, transport: Transport, *, deadline: float, welcomed: Callable[[], None] | None = None
@@ -266,11 +274,17 @@ class Runtime:
                 await writer.start(self._write, writer.cancel_scope, name="store writer")
                 async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
                     self._jobs = Jobs(core, self.agents, self._revoker, self._workers, jobs)
+                    beginnings = Beginnings(core, self._jobs)
                     parking = LocalParking(core, self._jobs)
                     self._sessions = Sessions(core, self._jobs, parking, sessions)
                     self._attendance = Attendance(core, self._sessions, sessions)
                     sessions.start_soon(keep_running, self._revoker.run, name="revocations")
-                    beginnings = Beginnings(core, self._jobs)
+                    if core.store.shared is not None:
+                        # Not before: a runtime that is alone does not even import it.
+                        from arcp_trio.runtime.cluster.cluster import Cluster  # noqa: PLC0415
+
+                        self._cluster = Cluster(core, self._jobs, beginnings, core.store.shared)
+                        sessions.start_soon(self._be_a_node, self._cluster, name="node")
                     sessions.start_soon(take_over, core, self._sessions, beginnings, name="restart")
                     # A store in trouble does not stop the start: clients are told of it.
                     await first_of(core.taken_over.wait, core.store.troubled)
@@ -297,6 +311,8 @@ class Runtime:
                     await core.store.flushed()
                 if flushing.cancelled_caught:
                     log.warning("store not flushed, the next start sees to the rest")
+                if self._cluster is not None and self._store_failure is None:
+                    await self._cluster.leave()
                 log.info("runtime over")
                 writer.cancel_scope.cancel(reason="the runtime is over")
 
@@ -317,9 +333,28 @@ class Runtime:
         except BaseException as error:  # noqa: ASYNC103
             if scope.cancel_called or self._nursery is None:
                 raise
-            self._store_failure = unwrapped(error)
-            log.critical("store writer failed", exc_info=self._store_failure)
-            self._block.cancel(reason="the store writer failed")
+            self._fail(unwrapped(error))
+
+    async def _be_a_node(self, cluster: Cluster) -> None:
+        """Be one of several nodes, until cancelled."""
+        try:
+            await cluster.run(self.when_fenced)
+        except Exception as error:
+            if self._nursery is None:
+                raise
+            self._fail(unwrapped(error))
+
+    def _fail(self, error: BaseException) -> None:
+        """End the block, as nothing can be stored any longer."""
+        if self._store_failure is not None:
+            return
+        self._store_failure = error
+        if isinstance(error, Fenced):
+            self.when_fenced()
+            log.critical("node is gone, others go on", extra={"error": str(error)})
+        else:
+            log.critical("store writer failed", exc_info=error)
+        self._block.cancel(reason="nothing can be stored any longer")
 
     async def shutdown(self, drain: float = 0) -> None:
         """Refuse new work, let jobs go on for `drain` seconds, end the rest, close connections."""
@@ -327,8 +362,15 @@ class Runtime:
         if not core.closing:
             log.info("shutting down", extra={"jobs": len(jobs.live), "drain_seconds": drain})
         core.closing = True
+        if isinstance(self._store_failure, Fenced):
+            await leave_to_others(core, jobs, self._attendance)
+            return
         jobs.suspend_all()
         with trio.move_on_after(drain):
             await jobs.none_left(but_suspended=True)
         await end_jobs(core, jobs, store_failed=self._store_failure is not None)
         await end_connections(core, sessions, self._attendance)
+
+
+def _do_nothing() -> None:
+    pass

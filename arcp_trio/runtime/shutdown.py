@@ -54,6 +54,15 @@ async def end_jobs(core: Core, jobs: Jobs, *, store_failed: bool) -> None:
     jobs.abandon_all()
 
 
+async def leave_to_others(core: Core, jobs: Jobs, attended: Attendance) -> None:
+    """End what a node has that is gone: connections at once, and jobs without an end."""
+    core.farewells_end = trio.current_time() + core.limits.close_seconds
+    attended.end_all(Farewell(CloseCode.ELSEWHERE, "another node goes on with the session"))
+    await end_jobs(core, jobs, store_failed=True)
+    with trio.CancelScope(deadline=core.farewells_end):
+        await attended.none_left()
+
+
 async def end_connections(core: Core, sessions: Sessions, attended: Attendance) -> None:
     """Have each connection end, after everything its session is owed; wait for that in bounds."""
     core.farewells_end = trio.current_time() + core.limits.close_seconds

@@ -46,6 +46,8 @@ class Membership:
 
     address: DatabaseAddress
     synchronous: bool
+    name: str = ""
+    """The name of the node."""
     node: int = 0
     """The number of the node; 0 before it has one, and for those that only look."""
     fenced: Fenced | None = None
@@ -163,11 +165,14 @@ class DatabaseThread:
 
     def _cut(self) -> None:
         """Cut the connection off, so that the call that waits for an answer ends."""
-        db = self._db
-        if db is None:
-            return
-        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(db.fileno())) as line:
-            line.shutdown(socket.SHUT_RDWR)
+        if self._db is not None:
+            cut(self._db)
+
+
+def cut(db: Database) -> None:
+    """Cut a connection off that another thread uses; what waits for an answer there fails."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(db.fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)
 
 
 def connect(membership: Membership) -> Database:

@@ -58,26 +58,37 @@ def job_of(row: tuple[Any, ...]) -> JobRow:
 
 def recover(db: Database, me: int) -> Recovered:
     """Read what a runtime that starts has to know, within the caller's transaction."""
-    (ordinal,) = db.execute("SELECT max(ordinal) FROM node").fetchone() or (0,)
     sessions = db.execute(
         "SELECT session_id, principal FROM session WHERE node = %s OR node IS NULL ORDER BY sid",
         (me,),
     )
-    unfinished = db.execute(
-        f"SELECT {JOB_COLUMNS} FROM job WHERE finished_at IS NULL AND node = %s ORDER BY jid",  # noqa: S608
-        (me,),
-        binary=True,
-    )
     return Recovered(
-        ordinal=ordinal,
+        ordinal=highest_ordinal(db),
         sessions=dict(sessions.fetchall()),
-        unfinished=[job_of(row) for row in unfinished.fetchall()],
-        credentials=_credentials(db, me),
+        unfinished=unfinished(db, me),
+        credentials=credentials(db, me),
         durable=_durable_rows.unfinished(db, me),
     )
 
 
-def _credentials(db: Database, me: int) -> list[CredentialRow]:
+def highest_ordinal(db: Database) -> int:
+    """Read the highest ordinal of any entry."""
+    (ordinal,) = db.execute("SELECT max(ordinal) FROM node").fetchone() or (0,)
+    return int(ordinal)
+
+
+def unfinished(db: Database, me: int) -> list[JobRow]:
+    """Read the jobs of a node that have not ended, parents before their children."""
+    rows = db.execute(
+        f"SELECT {JOB_COLUMNS} FROM job WHERE finished_at IS NULL AND node = %s ORDER BY jid",  # noqa: S608
+        (me,),
+        binary=True,
+    )
+    return [job_of(row) for row in rows.fetchall()]
+
+
+def credentials(db: Database, me: int) -> list[CredentialRow]:
+    """Read the credentials of a node's jobs, and those that it has to revoke, oldest first."""
     rows = db.execute(
         "SELECT row_id, order_id, job_id, principal, state, handle, credential_id"
         " FROM credential WHERE node = %s ORDER BY id",

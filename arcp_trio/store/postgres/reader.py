@@ -58,15 +58,13 @@ class PostgresReader(SnapshotReads):
     A read that fails is tried again for a while; then it raises `StoreError`.
     """
 
-    def __init__(self, lines: ReadLines, principal: str = "", *, urgent: bool = False) -> None:
-        super().__init__()
-        self._lines = lines
-        self._principal = principal
-        self._urgent = urgent
+    _lines: ReadLines
+    _principal = ""
+    _urgent = False
 
     def for_principal(self, principal: str, *, urgent: bool = False) -> PostgresReader:
         """Return the same reads, done when it is the principal's turn."""
-        return PostgresReader(self._lines, principal, urgent=urgent)
+        return _ReaderInTurn(self._lines, principal, urgent=urgent)
 
     async def _read(
         self,
@@ -148,6 +146,15 @@ class PostgresReader(SnapshotReads):
 
     async def said(self, job_id: str, index: int) -> Said:
         return await self._read_state(_durable_rows.said, job_id, index)
+
+
+class _ReaderInTurn(PostgresReader):
+    """The reads of one principal, on the lines of all."""
+
+    def __init__(self, lines: ReadLines, principal: str, *, urgent: bool) -> None:
+        self._lines = lines
+        self._principal = principal
+        self._urgent = urgent
 
 
 @contextmanager
