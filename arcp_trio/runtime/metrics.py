@@ -23,6 +23,9 @@ COMMIT_SECONDS: Final = (
 )
 """Bounds of the histogram, from a fast disk's commit to a store in trouble."""
 
+WAKES: Sequence[str] = ("notify", "poll")
+"""Why a node looks at the journals of others: it was woken, or it was time."""
+
 _E = TypeVar("_E", bound=ArcpError)
 
 _WORD: Final = re.compile(r"[a-z0-9_]{1,64}")
@@ -81,6 +84,8 @@ class Metrics:
         factory=lambda: dict.fromkeys(sorted([*CODES, OTHER]), 0)
     )
     """Refused requests of clients and agents, by limit or code."""
+    wakes: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(WAKES, 0))
+    """How often this node found new entries of jobs elsewhere, by how it came to look."""
     connection_failures: dict[str, int] = attrs.field(
         factory=lambda: dict.fromkeys(map(str, Failure), 0)
     )

@@ -275,15 +275,10 @@ class Runtime:
                 async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
                     self._jobs = Jobs(core, self.agents, self._revoker, self._workers, jobs)
                     beginnings = Beginnings(core, self._jobs)
-                    parking = LocalParking(core, self._jobs)
-                    self._sessions = Sessions(core, self._jobs, parking, sessions)
+                    self._sessions = self._make_sessions(beginnings, sessions)
                     self._attendance = Attendance(core, self._sessions, sessions)
                     sessions.start_soon(keep_running, self._revoker.run, name="revocations")
-                    if core.store.shared is not None:
-                        # Not before: a runtime that is alone does not even import it.
-                        from arcp_trio.runtime.cluster.cluster import Cluster  # noqa: PLC0415
-
-                        self._cluster = Cluster(core, self._jobs, beginnings, core.store.shared)
+                    if self._cluster is not None:
                         sessions.start_soon(self._be_a_node, self._cluster, name="node")
                     sessions.start_soon(take_over, core, self._sessions, beginnings, name="restart")
                     # A store in trouble does not stop the start: clients are told of it.
@@ -316,6 +311,16 @@ class Runtime:
                 log.info("runtime over")
                 writer.cancel_scope.cancel(reason="the runtime is over")
 
+    def _make_sessions(self, beginnings: Beginnings, nursery: trio.Nursery) -> Sessions:
+        core, jobs = self._core, self._jobs
+        if core.store.shared is None:
+            return Sessions(core, jobs, LocalParking(core, jobs), nursery)
+        # Not before: a runtime that is alone does not even import it.
+        from arcp_trio.runtime.cluster.cluster import Cluster  # noqa: PLC0415
+
+        cluster = self._cluster = Cluster(core, jobs, beginnings, core.store.shared)
+        return Sessions(core, jobs, cluster.parking, nursery, cluster.asker)
+
     async def _write(  # noqa: ASYNC128 - the store calls task_status.started()
         self,
         scope: trio.CancelScope,
@@ -338,7 +343,7 @@ class Runtime:
     async def _be_a_node(self, cluster: Cluster) -> None:
         """Be one of several nodes, until cancelled."""
         try:
-            await cluster.run(self.when_fenced)
+            await cluster.run(self._sessions, self.when_fenced)
         except Exception as error:
             if self._nursery is None:
                 raise

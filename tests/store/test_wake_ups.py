@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import psycopg
 import pytest
 import trio
 
 from arcp_trio.store.postgres._address import address_of
-from arcp_trio.store.postgres._connections import Membership
+from arcp_trio.store.postgres._connections import DatabaseThread, Membership
 from arcp_trio.store.postgres._schema import migrate
 from arcp_trio.store.postgres._wake_ups import WakeUps
 
@@ -28,11 +28,15 @@ async def woken(database: str, *nodes: int) -> AsyncGenerator[list[WakeUps]]:
         migrate(db, SCHEMA)
         for _ in nodes:
             db.execute("INSERT INTO arcp.node (name, version) VALUES (gen_random_uuid(), '1')")
-    with trio.fail_after(SECONDS):
+    each: list[WakeUps] = []
+    with trio.fail_after(SECONDS), ExitStack() as threads:
         async with trio.open_nursery() as nursery:
-            each = [WakeUps(Membership(address, synchronous=True, node=node)) for node in nodes]
-            for wake_ups in each:
-                nursery.start_soon(wake_ups.run)
+            for node in nodes:
+                membership = Membership(address, synchronous=True, node=node)
+                line = DatabaseThread(membership, "between nodes")
+                threads.enter_context(line)
+                each.append(WakeUps(membership, line))
+                nursery.start_soon(each[-1].run)
             for wake_ups in each:
                 # A connection that is new may have missed anything.
                 assert await wake_ups.moved() is None

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from arcp_trio.runtime.cluster.members import Members
+from arcp_trio.runtime.cluster.asking import Asker
+from arcp_trio.runtime.cluster.counting import count_elsewhere
+from arcp_trio.runtime.cluster.following import Following
+from arcp_trio.runtime.cluster.members import BEATS, Members
+from arcp_trio.runtime.cluster.moving import SharedParking
+from arcp_trio.runtime.cluster.obeying import Obeyer
 from arcp_trio.store.errors import Fenced, StoreError
 
 if TYPE_CHECKING:
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.durable.beginnings import Beginnings
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.sessions import Sessions
     from arcp_trio.store.shared import Shared
 
 log = logging.getLogger(__name__)
@@ -27,20 +33,44 @@ class Cluster:
     def __init__(self, core: Core, jobs: Jobs, beginnings: Beginnings, shared: Shared) -> None:
         self._core = core
         self._shared = shared
+        self._jobs = jobs
         self.members = Members(core, jobs, beginnings, shared)
+        self.asker = Asker(core.store, shared, core.limits.command_seconds)
+        self.following = jobs.other_journals = Following(core, shared, jobs, self.asker.hear)
+        self.parking = SharedParking(core, jobs, shared, shared.node, self.asker.ask_to_release)
         shared.resume_window_seconds = core.limits.resume_window_seconds
 
-    async def run(self, over: Callable[[], None]) -> None:
+    async def run(self, sessions: Sessions, over: Callable[[], None]) -> None:
         """Be a node, until cancelled.
 
         Args:
+            sessions: those of this node.
             over: is called as soon as this node is gone, in another thread.
 
         Raises:
             Fenced: this node is gone.
         """
         log.info("node joined", extra={"node": self._shared.node, "node_name": self._shared.name})
-        await self.members.run(over)
+        shared, seconds = self._shared, self._core.limits.node_seconds / BEATS
+        async with trio.open_nursery() as nursery:
+            obeyer = Obeyer(self._core, shared, self._jobs, sessions.let_go, nursery)
+            nursery.start_soon(self._exchange, obeyer, name="commands")
+            nursery.start_soon(self.following.run, name="journals of other nodes")
+            nursery.start_soon(
+                count_elsewhere, shared, self._jobs, sessions, seconds, name="jobs of other nodes"
+            )
+            await self.members.run(over)
+
+    async def _exchange(self, obeyer: Obeyer) -> None:
+        """Hear other nodes' answers and obey what they ask, when woken and now and then."""
+        while True:
+            with trio.move_on_after(self._core.limits.follow_seconds):
+                await self._shared.asked()
+            try:
+                await self.asker.hear()
+                await obeyer.obey_all()
+            except StoreError as error:
+                log.warning("other nodes cannot be heard", extra={"error": str(error)})
 
     async def leave(self) -> None:
         """Be gone, once everything is stored; what is left is for the others to adopt."""

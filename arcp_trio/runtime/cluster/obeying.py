@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
 from arcp_trio.runtime.cluster.encoding import RELEASE, encode_answer, read_command
@@ -67,7 +68,12 @@ class Obeyer:
         if command.kind == RELEASE:
             self._start(command, partial(self._let_go, command.about))
             return
-        asked = read_command(command.body)
+        try:
+            asked = read_command(command.body)
+        except msgspec.MsgspecError:  # of a node of a newer version
+            self._begun.add(command.id)
+            self._answer(command, InternalError("the node of the job does not know this command"))
+            return
         job = self._jobs.live.get(asked.job_id)
         if job is None:
             row = await self._core.store.job(asked.job_id)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.agents import Agents
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.outcome import Outcome
-    from arcp_trio.runtime.job.written import Written
+    from arcp_trio.runtime.job.written import OtherJournals, Written
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +67,8 @@ class Jobs:
         """How many it has at other nodes, as of a moment ago."""
         self.to_forget: dict[str, float] = {}
         """When each of the jobs ended that are to be forgotten, and that no listing has."""
-        self.journal_elsewhere: Callable[[str, int], Written] | None = None
-        """Finds the journal of a job of another node; None if there are no other nodes."""
+        self.other_journals: OtherJournals | None = None
+        """The journals of other nodes' jobs; None if there are no other nodes."""
         self._ordinal = 0
         self._one_ended = Wake()
         self._closed = False
@@ -96,8 +96,7 @@ class Jobs:
         job = self.live.get(job_id)
         if job is not None:
             return job.journal
-        elsewhere = self.journal_elsewhere
-        return None if elsewhere is None else elsewhere(job_id, length)
+        return None if self.other_journals is None else self.other_journals.find(job_id, length)
 
     # -- coming and going
 

@@ -45,9 +45,10 @@ class WakeUps:
     Both are merged by journal: there is no queue that could grow.
     """
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: Membership, line: DatabaseThread) -> None:
+        """Make them for a node that is yet to join; `line` is the connection by which it sends."""
         self._membership = membership
-        self._teller = DatabaseThread(membership, "wake-ups")
+        self._line = line
         self._listener = DatabaseThread(membership, "listener")
         self._listening: Database | None = None
         """The connection that listens."""
@@ -60,7 +61,7 @@ class WakeUps:
 
     async def run(self) -> None:
         """Send and listen, until cancelled."""
-        with self._teller, self._listener:
+        with self._listener:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send, name="wake-ups")
                 nursery.start_soon(self._listen, name="listener")
@@ -92,7 +93,7 @@ class WakeUps:
             channels = [self._channel(node) for node in due]
             payloads = [_payload(words) for words in due.values()]
             try:
-                await self._teller.run(partial(_notify, channels, payloads))
+                await self._line.run(partial(_notify, channels, payloads))
             except Fenced:
                 return
             except StoreError as error:

@@ -22,8 +22,10 @@ from arcp_trio.store.postgres._connections import DatabaseThread, Membership, se
 from arcp_trio.store.postgres._errors import FENCED
 from arcp_trio.store.postgres._retention import expire
 from arcp_trio.store.postgres._schema import Database
+from arcp_trio.store.postgres._wake_ups import WakeUps
 from arcp_trio.store.postgres._writing import Committed, GroupPipeline
 from arcp_trio.store.postgres.reader import READERS, PostgresReader, ReadLines
+from arcp_trio.store.postgres.sharing import PostgresShared
 from arcp_trio.store.writes import Expire, Write
 from arcp_trio.version import __version__
 
@@ -67,14 +69,17 @@ class PostgresStore(PostgresReader, Store):
                 the server loses the last moments.
         """
         super().__init__()
-        self._membership = Membership(address_of(dsn, schema), synchronous)
+        name = node or f"{socket.gethostname()}-{secrets.token_hex(3)}"
+        self._membership = Membership(address_of(dsn, schema), synchronous, name)
         self._lines = ReadLines()
-        self.name = node or f"{socket.gethostname()}-{secrets.token_hex(3)}"
         self.durable = synchronous
         self._writer = DatabaseThread(self._membership, "writer", standstill=True)
         self._readers = [DatabaseThread(self._membership, f"reader {n}") for n in range(READERS)]
-        self.resume_window_seconds: float = 600
-        """How long the sessions of a node that is fenced by its name can be resumed."""
+        self._between = DatabaseThread(self._membership, "between nodes")
+        self._wake_ups = WakeUps(self._membership, self._between)
+        self.shared: PostgresShared = PostgresShared(
+            self._membership, self._between, self, self._wake_ups
+        )
         self._committed = 0
         """Number of the last group that is known to be stored."""
         self._in_doubt = False
@@ -91,12 +96,13 @@ class PostgresStore(PostgresReader, Store):
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[None]:
         with ExitStack() as threads:
-            for thread in (self._writer, *self._readers):
+            for thread in (self._writer, *self._readers, self._between):
                 threads.enter_context(thread)
             await self._open()
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._housekeeping.run, name="store housekeeping")
+                    nursery.start_soon(self._wake_ups.run, name="store wake-ups")
                     yield
                     nursery.cancel_scope.cancel(reason="the store is being closed")
             finally:
@@ -110,8 +116,6 @@ class PostgresStore(PostgresReader, Store):
         self._lines.node = self._membership.node
         self._lines.idle.extend(self._readers)
         self._housekeeping.wake()
-        facts = {"node": self._membership.node, "name": self.name, "database": str(address)}
-        log.info("node joined", extra=facts)
 
     def _join(self, db: Database) -> int:
         """Become a node; return the number of the server's process."""
@@ -122,8 +126,9 @@ class PostgresStore(PostgresReader, Store):
         _checks.check_schema(db, address)
         _checks.check_rights(db, address)
         _checks.warn_of_losses(db, address)
-        window = self.resume_window_seconds
-        membership.node, self._committed = _nodes.join(db, address, self.name, __version__, window)
+        membership.node, self._committed = _nodes.join(
+            db, address, membership.name, __version__, self.shared.resume_window_seconds
+        )
         set_up(db, membership)
         return _process(db)
 
@@ -134,6 +139,8 @@ class PostgresStore(PostgresReader, Store):
         committed = Committed()
         if len(writes) > len(expiries):
             committed = await self._writer.run(lambda db: self._store_group(db, writes))
+            self._wake_ups.moved_at(committed.moved)
+            self._wake_ups.asked_at(committed.commanded)
         for write in expiries:
             await self._expire(write)
         self._housekeeping.wake()
