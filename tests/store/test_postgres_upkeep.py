@@ -181,7 +181,8 @@ async def test_a_window_loses_to_a_claim(url: str, admin: Database, store: Postg
     await Feeder(store).session().committed()
     admin.execute("UPDATE session SET node = NULL, parked_until = now()")
     with psycopg.connect(url) as claim:
-        claim.execute("UPDATE arcp.session SET node = 1, parked_until = NULL")
+        claim.execute("SET search_path = arcp")
+        claim.execute("UPDATE session SET node = 1, parked_until = NULL")
         await clean(store)
         claim.commit()
     await clean(store)

@@ -231,7 +231,7 @@ async def test_an_expired_key_can_stand_for_another_job(store: Store, feeder: Fe
     feeder.job("B", key=key_row("B", key="l", expires_at=150.0))
     feeder.finish("A")
     feeder.finish("B")
-    feeder.expire(now=50.0, before=1.0)
+    await feeder.expire(now=50.0, before=1.0).committed()
     feeder.job("C", key=key_row("C", expires_at=300.0))
     feeder.expire(now=200.0)
     await store.flushed()
