@@ -22,7 +22,7 @@ JOB_COLUMNS: Final = """job.job_id, agent, principal, job.session_id, trace_id, 
     last_event, questions, node, base,
     CASE WHEN finished_at IS NULL THEN coalesce((SELECT last_index + 1 FROM journal
         WHERE journal.jid = job.jid ORDER BY last_index DESC LIMIT 1), base) ELSE length END,
-    ARRAY(SELECT submitter.session_id FROM submitter WHERE submitter.jid = job.jid),
+    ARRAY(SELECT submitter.session_id FROM submitter WHERE submitter.jid = job.jid AND told),
     greatest((SELECT seq FROM last_number WHERE last_number.jid = job.jid),
         (SELECT last_seq FROM watch WHERE watch.sid = job.sid AND watch.jid = job.jid), 0)"""
 """What `job_of` makes a row of."""

@@ -28,6 +28,11 @@ from arcp_trio.store.writes import (
     TrimJournal,
 )
 
+# A session that is stolen meanwhile waits for the job, which it has to be told of; one that was
+# stolen before leads to no job.
+_LOCK_SESSIONS: Final = """
+    SELECT FROM session WHERE session_id = ANY(%(0)b::text[]) ORDER BY sid FOR SHARE"""
+
 # A key that another node has taken is left alone, and its job is not inserted; nor is the job of a
 # session that another node has. A key that has expired is taken once its job is gone.
 _ACCEPT: Final = """
@@ -63,10 +68,14 @@ _ACCEPT: Final = """
     FROM asked WHERE key IS NULL OR job_id IN (SELECT job_id FROM taken) ORDER BY place
     RETURNING job_id"""
 
+# The session that has submitted a job is yet to be told that it was accepted.
 _SUBMITTERS: Final = """
-    INSERT INTO submitter (jid, session_id, told) SELECT j.jid, c.session_id, false
-    FROM unnest(%(0)b::text[], %(1)b::text[]) AS c (job_id, session_id)
-    JOIN job AS j ON j.job_id = c.job_id"""
+    INSERT INTO submitter (jid, session_id, told) SELECT j.jid, c.session_id, c.told
+    FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::boolean[]) AS c (job_id, session_id, told)
+    JOIN job AS j ON j.job_id = c.job_id
+    LEFT JOIN session AS s ON s.session_id = c.session_id
+    WHERE c.told OR s.sid IS NOT NULL
+    ON CONFLICT (jid, session_id) DO NOTHING"""
 
 _DURABLE: Final = """
     INSERT INTO durable (jid, input, max_runtime, sends_chunks, wants_credentials, forget, run,
@@ -269,6 +278,13 @@ class JobWrites:
         """Return the jobs that were accepted; the store says which of them it has taken."""
         return {write.row.job_id for write in self._accepted}
 
+    def sessions(self) -> Statement:
+        """Return the statement that comes before the acceptances, and locks their sessions."""
+        return _LOCK_SESSIONS, [(write.row.session_id,) for write in self._submitted()]
+
+    def _submitted(self) -> list[AcceptJob]:
+        return [write for write in self._accepted if write.parent is None]
+
     def acceptances(self) -> Statement:
         """Return the statement that inserts jobs, and returns the ids of those it has inserted."""
         return _ACCEPT, [_acceptance(write) for write in self._accepted]
@@ -276,7 +292,9 @@ class JobWrites:
     def rest(self) -> Iterator[Statement]:
         """Yield what comes after the acceptances, but for the journals."""
         rows = [write.row for write in self._accepted]
-        yield _SUBMITTERS, [(row.job_id, name) for row in rows for name in row.submitters]
+        told = [(row.job_id, name, True) for row in rows for name in row.submitters]
+        untold = [(each.row.job_id, each.row.session_id, False) for each in self._submitted()]
+        yield _SUBMITTERS, told + untold
         yield (
             _DURABLE,
             [

@@ -31,9 +31,11 @@ _PUT: Final = """
         %(4)b::bigint[], %(5)b::bigint[], %(6)b::bigint[], %(7)b::boolean[], %(8)b::bigint[])
         AS c"""
 
+# One that another node is just taking, or whose window has ended, is not waited for.
 _TAKE: Final = """
-    UPDATE session SET node = %(me)b, parked_until = NULL
-    WHERE session_id = ANY(%(0)b::text[]) AND node IS NULL"""
+    UPDATE session SET node = %(me)b, parked_until = NULL WHERE sid IN (
+        SELECT sid FROM session WHERE session_id = ANY(%(0)b::text[]) AND node IS NULL
+        FOR NO KEY UPDATE SKIP LOCKED)"""
 
 # It locks the rows of all sessions in the group, and returns those that are this node's.
 _CHANGE: Final = """
