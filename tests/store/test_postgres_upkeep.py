@@ -94,8 +94,11 @@ async def test_one_node_at_a_time_counts_what_is_kept(
     assert [job_id for job_id in "ABC" if await store.job(job_id)] == []
 
 
-async def test_two_nodes_that_clean_up_lose_nothing(url: str, admin: Database) -> None:
+async def test_two_nodes_that_clean_up_lose_nothing(
+    url: str, admin: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two nodes that clean up at once delete what was given up, and book it once."""
+    monkeypatch.setattr(housekeeping, "PAUSE_SECONDS", 1_000)
     with trio.fail_after(60):
         async with (
             running(PostgresStore(url, node="one", synchronous=False)) as one,

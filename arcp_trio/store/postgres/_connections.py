@@ -107,17 +107,16 @@ class DatabaseThread:
             StoreError: the database cannot do it now.
         """
         async with self._turn:
+            failed: StoreError | None = None
             with trio.move_on_after(seconds) as scope:
                 try:
                     return await self._thread.run(partial(self._call, act), self._cut)
                 except StoreError as error:
-                    if not scope.cancel_called:
-                        await (
-                            trio.lowlevel.checkpoint_if_cancelled()
-                        )  # then it was cut off for that
-                        raise
-                    raise self._silent(seconds) from error
-        raise self._silent(seconds)
+                    failed = error
+            if failed is not None and not scope.cancel_called:
+                await trio.lowlevel.checkpoint_if_cancelled()  # then it was cut off for that
+                raise failed
+        raise self._silent(seconds) from failed
 
     def _silent(self, seconds: float) -> StoreError:
         return StoreError(f"{self._membership.address}: no answer within {seconds:g} s")
