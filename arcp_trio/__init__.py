@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from arcp_trio.store.errors import Fenced
     from arcp_trio.store.interface import Store
     from arcp_trio.store.memory import MemoryStore
+    from arcp_trio.store.postgres import PostgresStore
     from arcp_trio.store.sqlite import SqliteStore
     from arcp_trio.transport.base import Transport
     from arcp_trio.wire.errors import (
@@ -198,6 +199,7 @@ __all__ = [
     "Pattern",
     "PermissionDenied",
     "Policy",
+    "PostgresStore",
     "ProtocolError",
     "Provisioner",
     "Question",
@@ -283,6 +285,7 @@ _NAMES: Final = {
     "store.errors": ("Fenced",),
     "store.interface": ("Store",),
     "store.memory": ("MemoryStore",),
+    "store.postgres": ("PostgresStore",),
     "store.sqlite": ("SqliteStore",),
     "transport.base": ("Transport",),
     "wire.events": ("InvalidEvent",),
@@ -304,5 +307,6 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    # `help` and completion load all of these, which PyJWT must not keep from working.
-    return [name for name in __all__ if name != "JwtAuth" or find_spec("jwt") is not None]
+    # `help` and completion load all of these, which no missing extra must keep from working.
+    needs = {"JwtAuth": "jwt", "PostgresStore": "psycopg"}
+    return [name for name in __all__ if name not in needs or find_spec(needs[name]) is not None]

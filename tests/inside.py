@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
@@ -19,6 +19,7 @@ import attrs
 import pytest
 
 from arcp_trio import JobContext, Runtime
+from arcp_trio.runtime.cluster.moving import SharedParking
 from arcp_trio.runtime.connection import sender
 from arcp_trio.runtime.job import acceptance, events
 from arcp_trio.runtime.job.job import Job
@@ -30,6 +31,7 @@ from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import Entry
+from arcp_trio.store.shared import Moves
 from arcp_trio.wire.fingerprint import fingerprint
 
 
@@ -92,6 +94,13 @@ def hold_jobs(runtime: Runtime, patch: pytest.MonkeyPatch) -> Callable[[], None]
 def awake_sessions(runtime: Runtime) -> set[str]:
     """Return the ids of the sessions that have tasks."""
     return set(runtime._sessions._awake)
+
+
+def shared_parking(
+    runtime: Runtime, moves: Moves, me: int, ask: Callable[[str], Awaitable[bool]]
+) -> SharedParking:
+    """Return what would take sessions from other nodes, if the runtime were a node."""
+    return SharedParking(runtime._core, runtime._jobs, moves, me, ask)
 
 
 def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:

@@ -25,9 +25,9 @@ import tempfile
 import time
 import uuid
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, LiteralString
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
@@ -37,7 +37,8 @@ from tests.processes import alive
 
 GIVEN: Final = "ARCP_TEST_POSTGRES"
 """The environment variable with the URL of a server to use, whose role may create databases."""
-ROLE: Final = "arcp"
+ROLE: Final = "postgres"
+"""The superuser of the servers that are started here."""
 
 _ROOT: Final = Path(__file__).parents[1]
 _DEBIAN: Final = Path("/usr/lib/postgresql")
@@ -83,8 +84,8 @@ def programs() -> Path:
     Raises:
         PostgresMissingError: this machine has no PostgreSQL.
     """
-    if (found := shutil.which("initdb")) and Path(found).with_name("postgres").exists():
-        return Path(found).parent
+    if found := shutil.which("initdb"):
+        return Path(found).resolve().parent
     of_debian = sorted(_DEBIAN.glob("*/bin/initdb"), key=lambda each: int(each.parts[-3]))
     if of_debian:
         return of_debian[-1].parent
@@ -134,9 +135,18 @@ class PostgresServer:
             self.own(folder)
         self.run("initdb", "-D", self.data, "-U", ROLE, "-A", "trust", "-E", "UTF8", "--no-sync")
 
+    def copy(self, primary: PostgresServer) -> None:
+        """Make a standby of a server that runs: it receives what that one stores."""
+        for folder in (self.data, self.sockets):
+            self.own(folder)
+        from_there = f"host={primary.sockets} user={ROLE}"
+        self.run(
+            "pg_basebackup", "-D", self.data, "-d", from_there, "-R", "-c", "fast", "--no-sync"
+        )
+
     def own(self, folder: Path) -> None:
         """Make a folder that is PostgreSQL's alone."""
-        folder.mkdir(mode=0o700, parents=True)
+        folder.mkdir(mode=0o700)
         if who := _identity():
             os.chown(folder, who["user"], who["group"])
 
@@ -192,21 +202,45 @@ class PostgresServer:
             self.process.wait(_START_SECONDS)
             self.process = None
 
+    def pause(self) -> None:
+        """Stop all processes of the server."""
+        self._signal_all(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let all processes of the server go on."""
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        first = self.process.pid
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        for pid in (first, *map(int, children)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def execute(self, statement: LiteralString) -> None:
+        """Execute a statement as the superuser."""
+        with psycopg.connect(self.url(), autocommit=True) as db:
+            db.execute(statement)
+
     def url(self, database: str = "postgres") -> str:
         """Return the URL of a database."""
         return f"postgresql://{ROLE}@/{database}?host={quote(str(self.sockets), safe='')}"
 
 
 @contextmanager
-def own_server() -> Generator[PostgresServer]:
-    """Provide an empty server of a test's own, which is not started yet.
+def own_server(*, copy_of: PostgresServer | None = None) -> Generator[PostgresServer]:
+    """Provide a server of a test's own, empty or a standby of another one; it is not started yet.
 
     Raises:
         PostgresMissingError: this machine has no PostgreSQL.
     """
     with _private_folder() as folder:
         server = PostgresServer(folder)
-        server.make()
+        if copy_of is None:
+            server.make()
+        else:
+            server.copy(copy_of)
         try:
             yield server
         finally:

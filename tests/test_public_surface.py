@@ -46,7 +46,7 @@ HANDED_OUT = {
     *("acp.FileRequest", "acp.PermissionRequest", "acp.Request", "acp.TerminalRequest"),
 }
 """Classes that a program is given and does not make: their constructors are internal."""
-FOR_THE_RUNTIME = {"MemoryStore", "SqliteStore", "Store", "Transport"}
+FOR_THE_RUNTIME = {"MemoryStore", "PostgresStore", "SqliteStore", "Store", "Transport"}
 """Classes that a program makes and whose methods the runtime calls."""
 
 

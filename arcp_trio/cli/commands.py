@@ -14,6 +14,7 @@ from arcp_trio.cli.errors import PROGRAM
 from arcp_trio.cli.options import Argument, Option, arguments_of, options_of
 from arcp_trio.cli.replay_options import ReplayOptions
 from arcp_trio.cli.serve import options as serve
+from arcp_trio.cli.store_options import NodesOptions, StoreOptions
 
 
 @attrs.frozen(kw_only=True)
@@ -59,6 +60,11 @@ error that says that it may be tried again. If no token is given, one is made fo
 "local", kept in DIR/token for the next start, and printed on standard error. While it runs, its
 address is in DIR/address. The client commands find both there.
 {serve.TOKENS_VARIABLE}="p=t,p2=t2" in the environment gives tokens, too.
+
+With --store, jobs, events and sessions are in a PostgreSQL that `{PROGRAM} store init` has
+prepared. Several runtimes share it, and clients go from one to the other. No token is kept.
+{defaults.STORE_VARIABLE} in the environment stands in for --store: no list of processes shows a
+password there. Exit code 6 says that the others have taken this runtime for dead, and go on.
 
 A configuration file has the same options, with _ for -, and the limits of arcp_trio.Limits:
 
@@ -155,6 +161,23 @@ each ping, and last "best_ms", "mean_ms" and "worst_ms".
 
 {_CONNECTION_NOTES}"""
 
+_STORE_NOTES: Final = """\
+init makes the schema "arcp", with all tables, as the role in URL; that role owns it. With --role,
+this role may read and write in it, and nothing else: nodes connect as that one. It is made if need
+be, without a password.
+
+check connects as the nodes do and looks at what they need: the version, privileges, how commits are
+stored, the clock, and connections that are left. Exit code 1 says that something is wrong.
+
+migrate brings the schema to the version of this program. Nodes of the version before go on.
+"""
+
+_NODES_NOTES: Final = """\
+With --json, each line is an object with
+"name", "node" (its number, never used again), "state" ("up", "draining" or "gone"), "version",
+"since", "sessions" (that are connected) and "jobs" (that have not ended).
+"""
+
 COMMANDS: Final = (
     ConsoleCommand(
         name="serve",
@@ -165,7 +188,7 @@ COMMANDS: Final = (
         notes=_SERVE_NOTES,
         declared=serve.CommandLine,
         values=dict,
-        exclusive=serve.MEMORY_OR_DATA,
+        exclusive=serve.KEPT_IN,
     ),
     ConsoleCommand(
         name="submit",
@@ -272,5 +295,23 @@ COMMANDS: Final = (
         example=f"{PROGRAM} replay --data {defaults.DATA}",
         notes=_REPLAY_NOTES,
         declared=ReplayOptions,
+    ),
+    ConsoleCommand(
+        name="store",
+        module="arcp_trio.cli.store",
+        help="make, check or migrate a store in PostgreSQL",
+        description="Administer a store in PostgreSQL, which several runtimes can share.",
+        example=f"{PROGRAM} store init --store postgresql://owner@db/arcp --role arcp",
+        notes=_STORE_NOTES,
+        declared=StoreOptions,
+    ),
+    ConsoleCommand(
+        name="nodes",
+        module="arcp_trio.cli.nodes",
+        help="list the runtimes that share a store in PostgreSQL",
+        description="List the nodes: the runtimes that share a store in PostgreSQL.",
+        example=f"{PROGRAM} nodes --store postgresql://arcp@db/arcp",
+        notes=_NODES_NOTES,
+        declared=NodesOptions,
     ),
 )

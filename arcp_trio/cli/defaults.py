@@ -1,4 +1,4 @@
-"""Where `serve` and the client commands find each other when no option says it."""
+"""Where `serve` and the other commands find what they need when no option says it."""
 
 from __future__ import annotations
 
@@ -11,3 +11,5 @@ PORT: Final = 7777
 URL: Final = f"ws://{HOST}:{PORT}{WEBSOCKET_PATH}"
 DATA: Final = ".arcp"
 """The folder of the store and the token, below the current folder."""
+STORE_VARIABLE: Final = "ARCP_STORE"
+"""The environment variable with the address of a store in PostgreSQL."""

@@ -139,6 +139,16 @@ class Limits:
     terminal_bytes: int = MIB
     """Of the output of one command: only the newest is kept."""
 
+    release_seconds: float = 1
+    """How long another node may take to let go of a session before it is stolen."""
+    node_seconds: float = 10
+    """A node without a sign of life for so long is taken for dead, and others go on without it."""
+    follow_seconds: float = 1
+    """How late an event of a job at another node can be, if the wake-up for it gets lost."""
+    followed_jobs: int = 10_000
+    """Jobs of other nodes that sessions here watch; past it no further one is subscribed to."""
+    orphan_seconds: float = 600
+    """How long a durable job waits for a node that has its agent."""
     command_seconds: float = 5
     """How long another node may take to do what a client asks of a job that runs there."""
 
@@ -149,7 +159,7 @@ class Limits:
 
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(Limits):
-            least = 0 if field.name in _MAY_BE_ZERO else 1
+            least = _LEAST.get(field.name, 1)
             if getattr(self, field.name) < least:
                 raise ValueError(f"the limit {field.name} must be at least {least}")
         if self.lease_grace_seconds > 1:
@@ -166,15 +176,15 @@ class Limits:
         return attrs.evolve(self, stored_bytes_total=most, stored_bytes_per_principal=each)
 
 
-_MAY_BE_ZERO: Final = frozenset(
-    {
-        "cancel_grace_seconds",
-        "finished_job_seconds",
-        "finished_jobs",
-        "idempotency_seconds",
-        "lease_grace_seconds",
-    }
-)
+_LEAST: Final = {
+    "cancel_grace_seconds": 0,
+    "finished_job_seconds": 0,
+    "finished_jobs": 0,
+    "follow_seconds": 0.01,
+    "idempotency_seconds": 0,
+    "lease_grace_seconds": 0,
+}
+"""The least value of each limit for which that is not 1."""
 
 
 def limit_hit(limit: str, most: float, *, what_helps: str | None = None) -> InternalError:

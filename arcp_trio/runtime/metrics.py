@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import attrs
@@ -22,6 +22,9 @@ COMMIT_SECONDS: Final = (
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
 """Bounds of the histogram, from a fast disk's commit to a store in trouble."""
+
+WAKES: Sequence[str] = ("notify", "poll")
+"""Why a node looks at the journals of others: it was woken, or it was time."""
 
 _E = TypeVar("_E", bound=ArcpError)
 
@@ -75,15 +78,25 @@ class Metrics:
     """Jobs by how they ended."""
     begun_again: int = 0
     """Calls of durable jobs' agents after a restart."""
+    adoptions: int = 0
+    """How often this node has taken over from a dead one."""
+    nodes: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    """Nodes by state, as this one has seen them last."""
+    clock_offset: float = 0.0
+    """Seconds that the clock of the shared store was seen to be ahead of this machine's."""
     refusals: dict[str, int] = attrs.field(
         factory=lambda: dict.fromkeys(sorted([*CODES, OTHER]), 0)
     )
     """Refused requests of clients and agents, by limit or code."""
+    wakes: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(WAKES, 0))
+    """How often this node found new entries of jobs elsewhere, by how it came to look."""
     connection_failures: dict[str, int] = attrs.field(
         factory=lambda: dict.fromkeys(map(str, Failure), 0)
     )
     commits: Histogram = attrs.field(factory=lambda: Histogram(COMMIT_SECONDS))
     """Seconds from when the writer takes a group until it is stored."""
+    commands: Histogram = attrs.field(factory=lambda: Histogram(COMMIT_SECONDS))
+    """Seconds from when another node is asked to do something until its answer is here."""
 
     def refused(self, error: _E) -> _E:
         """Count a refusal that a client or an agent is about to get, and return its error."""

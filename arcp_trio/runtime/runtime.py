@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import trio
 
-from arcp_trio.groups import unwrapped
+from arcp_trio.groups import leaves, unwrapped
 from arcp_trio.runtime.access import Authenticator, Policy
-from arcp_trio.runtime.clock import Clock, SystemClock
+from arcp_trio.runtime.clock import Clock, StoreClock, SystemClock
 from arcp_trio.runtime.connection.attendance import Attendance
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
+from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.job import leftovers
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.job.durable.beginnings import Beginnings
@@ -27,18 +30,23 @@ from arcp_trio.runtime.prometheus import exposition
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.session.local_parking import LocalParking
 from arcp_trio.runtime.session.sessions import Sessions
-from arcp_trio.runtime.shutdown import end_connections, end_jobs
+from arcp_trio.runtime.shutdown import end_connections, end_jobs, leave_to_others
 from arcp_trio.runtime.tasks import first_of, keep_running
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.views import View, ViewTokens
 from arcp_trio.runtime.watchdog import Watchdog
 from arcp_trio.runtime.workers.pool import WorkerPool
 from arcp_trio.runtime.workers.settings import Workers
+from arcp_trio.store.errors import Fenced
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.under_trio import need_trio
 from arcp_trio.version import __version__
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.cluster.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +106,8 @@ class Runtime:
         self.agent = self.agents.agent
         """Registers the function below as an agent; see `Agents.agent`."""
         self.limits = (limits or Limits()).within(store.most_bytes)
+        if store.shared is not None:
+            store.shared.resume_window_seconds = self.limits.resume_window_seconds
         self._core = Core(
             name=name,
             version=__version__,
@@ -107,7 +117,7 @@ class Runtime:
             limits=self.limits,
             policy=policy,
             reserved_paths=reserved_paths(policy, store),
-            clock=clock or SystemClock(),
+            clock=clock or (SystemClock() if store.shared is None else StoreClock()),
             tracer=NoTracer() if tracer is None else FencedTracer(tracer),
             view_tokens=ViewTokens(signing_key),
         )
@@ -121,7 +131,11 @@ class Runtime:
         self._block = trio.CancelScope()
         """The block of `async with runtime`."""
         self._store_failure: BaseException | None = None
-        """Why the store's writer ended before the block did."""
+        """Why nothing can be stored any longer, although the block has not ended."""
+        self._cluster: Cluster | None = None
+        """Made on entry, if the store is one that several runtimes share."""
+        self.when_fenced: Callable[[], None] = _do_nothing
+        """Called, perhaps in another thread, as soon as this node is gone and has to end."""
 
     # -- agents
 
@@ -182,7 +196,7 @@ class Runtime:
             return "the store cannot be used"
         if self._nursery is None or not core.taken_over.is_set():
             return "starting"
-        return None
+        return None if self._cluster is None else self._cluster.members.trouble()
 
     async def attend(
         self, transport: Transport, *, deadline: float, welcomed: Callable[[], None] | None = None
@@ -266,12 +280,15 @@ class Runtime:
                 await writer.start(self._write, writer.cancel_scope, name="store writer")
                 async with trio.open_nursery() as sessions, trio.open_nursery() as jobs:
                     self._jobs = Jobs(core, self.agents, self._revoker, self._workers, jobs)
-                    parking = LocalParking(core, self._jobs)
-                    self._sessions = Sessions(core, self._jobs, parking, sessions)
+                    beginnings = Beginnings(core, self._jobs)
+                    self._sessions = self._make_sessions(beginnings, sessions)
                     self._attendance = Attendance(core, self._sessions, sessions)
                     sessions.start_soon(keep_running, self._revoker.run, name="revocations")
-                    beginnings = Beginnings(core, self._jobs)
-                    sessions.start_soon(take_over, core, self._sessions, beginnings, name="restart")
+                    if self._cluster is not None:
+                        sessions.start_soon(self._be_a_node, self._cluster, name="node")
+                    sift = None if self._cluster is None else self._cluster.waiting.sift
+                    restart = partial(take_over, core, self._sessions, beginnings, sift)
+                    sessions.start_soon(restart, name="restart")
                     # A store in trouble does not stop the start: clients are told of it.
                     await first_of(core.taken_over.wait, core.store.troubled)
                     sessions.start_soon(keep_running, self._sessions.sweep, name="sweep")
@@ -297,8 +314,20 @@ class Runtime:
                     await core.store.flushed()
                 if flushing.cancelled_caught:
                     log.warning("store not flushed, the next start sees to the rest")
+                if self._cluster is not None and self._store_failure is None:
+                    await self._cluster.leave()
                 log.info("runtime over")
                 writer.cancel_scope.cancel(reason="the runtime is over")
+
+    def _make_sessions(self, beginnings: Beginnings, nursery: trio.Nursery) -> Sessions:
+        core, jobs = self._core, self._jobs
+        if core.store.shared is None:
+            return Sessions(core, jobs, LocalParking(core, jobs), nursery)
+        # Not before: a runtime that is alone does not even import it.
+        from arcp_trio.runtime.cluster.cluster import Cluster  # noqa: PLC0415
+
+        cluster = self._cluster = Cluster(core, jobs, beginnings, core.store.shared)
+        return Sessions(core, jobs, cluster.parking, nursery, cluster.asker)
 
     async def _write(  # noqa: ASYNC128 - the store calls task_status.started()
         self,
@@ -317,9 +346,30 @@ class Runtime:
         except BaseException as error:  # noqa: ASYNC103
             if scope.cancel_called or self._nursery is None:
                 raise
-            self._store_failure = unwrapped(error)
-            log.critical("store writer failed", exc_info=self._store_failure)
-            self._block.cancel(reason="the store writer failed")
+            self._fail(error)
+
+    async def _be_a_node(self, cluster: Cluster) -> None:
+        """Be one of several nodes, until cancelled."""
+        try:
+            await cluster.run(self._sessions, self.when_fenced)
+        except* Exception as error:
+            if self._nursery is None:
+                raise
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the block, as nothing can be stored any longer."""
+        if self._store_failure is not None:
+            return
+        # Several parts of a node learn at once that it is gone.
+        fenced = [each for each in leaves(error) if isinstance(each, Fenced)]
+        self._store_failure = fenced[0] if fenced else unwrapped(error)
+        if fenced:
+            self.when_fenced()
+            log.critical("node is gone, others go on", extra={"error": str(fenced[0])})
+        else:
+            log.critical("store writer failed", exc_info=error)
+        self._block.cancel(reason="nothing can be stored any longer")
 
     async def shutdown(self, drain: float = 0) -> None:
         """Refuse new work, let jobs go on for `drain` seconds, end the rest, close connections."""
@@ -327,8 +377,30 @@ class Runtime:
         if not core.closing:
             log.info("shutting down", extra={"jobs": len(jobs.live), "drain_seconds": drain})
         core.closing = True
+        if isinstance(self._store_failure, Fenced):
+            await leave_to_others(core, jobs, self._attendance)
+            return
         jobs.suspend_all()
-        with trio.move_on_after(drain):
+        drain_ends = trio.current_time() + drain
+        if self._cluster is not None and self._cluster.members.others_up:
+            await self._leave_to_others(self._cluster)
+        with trio.move_on_at(drain_ends):
             await jobs.none_left(but_suspended=True)
         await end_jobs(core, jobs, store_failed=self._store_failure is not None)
         await end_connections(core, sessions, self._attendance)
+
+    async def _leave_to_others(self, cluster: Cluster) -> None:
+        """Have clients go on at other nodes, and durable jobs, too; the other jobs stay here."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cluster.drain, name="drain")
+            await end_connections(
+                self._core,
+                self._sessions,
+                self._attendance,
+                Farewell(CloseCode.ELSEWHERE, "go on at another node"),
+            )
+        self._core.farewells_end = math.inf
+
+
+def _do_nothing() -> None:
+    pass

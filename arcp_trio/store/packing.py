@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,12 @@ _PackedItems: TypeAlias = tuple[
 _PackedRanges: TypeAlias = tuple[
     list[str], list[tuple[int, int, int, int]], msgspec.Raw, msgspec.Raw
 ]
+
+
+ROW_ENTRIES: Final = 256
+"""Entries in one row of a journal, at most: a reader unpacks all of a row."""
+ROW_BYTES: Final = 256 * 1024
+"""Bytes in one row of a journal, at most, unless the row is a single entry."""
 
 
 class _PackedEntry(msgspec.Struct, array_like=True, gc=False):
@@ -40,6 +46,17 @@ _decode_ranges = msgspec.msgpack.Decoder(_PackedRanges).decode
 _decode_digests = msgspec.msgpack.Decoder(list[tuple[int, bytes]]).decode
 _decode_runs = msgspec.msgpack.Decoder(list[Run]).decode
 _place = attrgetter("first_place")
+
+
+def journal_rows(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """Split entries into as many as fit into one row at a time."""
+    start = size = 0
+    for place, entry in enumerate(entries):
+        if place - start == ROW_ENTRIES or (size and size + len(entry.tail) > ROW_BYTES):
+            yield entries[start:place]
+            start, size = place, 0
+        size += len(entry.tail)
+    yield entries[start:]
 
 
 def pack_entries(entries: Sequence[Entry]) -> bytes:

@@ -53,6 +53,10 @@ class Commands(ABC):
 class Extent(msgspec.Struct, frozen=True):
     """How far a journal goes that any node may be writing."""
 
+    key: int
+    """By this `Follows.moved` names the journal."""
+    trace_id: str
+    """The trace of its job."""
     length: int
     """How many entries it was given."""
     finished: bool
@@ -63,8 +67,8 @@ class Follows(ABC):
     """Journals that other nodes write; `Follow` and `Unfollow` say which this node reads."""
 
     @abstractmethod
-    async def moved(self) -> frozenset[str] | None:
-        """Wait until entries were added to journals that this node follows, and return their jobs.
+    async def moved(self) -> frozenset[int] | None:
+        """Wait until entries were added to journals that this node follows, and return their keys.
 
         None stands for all of them: nobody can tell which. A wake-up can get lost: look now and
         then without one.
@@ -72,7 +76,10 @@ class Follows(ABC):
 
     @abstractmethod
     async def extents(self, job_ids: Collection[str]) -> Mapping[str, Extent]:
-        """Return how far these journals go; without those that are gone."""
+        """Return how far the journals of these jobs go, all at the same time.
+
+        Those that are gone are left out.
+        """
 
     @abstractmethod
     async def cursor_elsewhere(self, job_ids: Sequence[str], session_id: str) -> int | None:
@@ -84,5 +91,65 @@ class Follows(ABC):
         """
 
 
-class Shared(Nodes, Commands, Follows):
+class SessionPlace(msgspec.Struct, frozen=True):
+    """Where a session is."""
+
+    node: int | None
+    """The node that has it awake; None if it is parked."""
+    seconds: float | None
+    """How long it can still be resumed, if it is parked and that is known."""
+    beats: int | None
+    """How many signs of life its node has given."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it is parked, and its window is over."""
+        return self.node is None and self.seconds is not None and self.seconds <= 0
+
+
+class UntoldJob(msgspec.Struct, frozen=True):
+    """A job that was accepted, and that its client has yet to be told of."""
+
+    job_id: str
+    accepted: bytes
+    """The `job.accepted` payload without its `request_id`, as JSON."""
+    request_id: str | None
+
+
+class Moves(ABC):
+    """Sessions that go from one node to another; see also `TakeSession` and `ReleaseSession`."""
+
+    @abstractmethod
+    async def place(self, session_id: str) -> SessionPlace | None:
+        """Return where a session is; None if there is no such session."""
+
+    @abstractmethod
+    async def steal(self, session_id: str, node: int) -> bool:
+        """Make a session this node's that the other one does not let go of.
+
+        Return False if it was not that node's.
+        """
+
+    @abstractmethod
+    async def untold(self, session_id: str) -> Sequence[UntoldJob]:
+        """Return the jobs that were accepted in a session whose log has no promise of them.
+
+        Their node stopped in between, or the session has moved.
+        """
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """What a principal has at other nodes."""
+
+    jobs: int
+    """Jobs that have not ended."""
+    sessions: int
+    """Sessions that are awake."""
+
+
+class Shared(Nodes, Commands, Follows, Moves):
     """What this node does and knows as one of several."""
+
+    @abstractmethod
+    async def held_elsewhere(self) -> Mapping[str, Holding]:
+        """Return what each principal has at nodes other than this one."""

@@ -207,8 +207,32 @@ class KeepQuestions(msgspec.Struct, eq=False):
     """What it asks, as a JSON list; None if it asks nothing."""
 
 
+class ClaimKey(msgspec.Struct, eq=False):
+    """A node is about to mint credentials for a job with an idempotency key.
+
+    It is refused if the key is taken, or claimed by another node. `AcceptJob` takes the key.
+    """
+
+    principal: str
+    key: str
+    fingerprint: bytes
+    job_id: str
+    expires_at: float
+
+
+class DropClaim(msgspec.Struct, eq=False):
+    """The job that a key was claimed for is not accepted."""
+
+    principal: str
+    key: str
+    job_id: str
+
+
 class AskNode(msgspec.Struct, eq=False):
-    """A node asks the one that has a job or a session; nothing happens if no node has it."""
+    """A node asks the one that has a job or a session; nothing happens if no node has it.
+
+    To ask again changes nothing, unless another node has it by now.
+    """
 
     number: int
     """The number of the command among those of this node."""
@@ -272,6 +296,8 @@ SharedWrite: TypeAlias = (
     | Unfollow
     | Spend
     | KeepQuestions
+    | ClaimKey
+    | DropClaim
     | AskNode
     | AnswerNode
     | DropAnswers

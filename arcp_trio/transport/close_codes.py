@@ -22,3 +22,5 @@ class CloseCode(IntEnum):
     """A message is larger than the receiver allows."""
     FAILED = 1011
     """The runtime met an error of its own."""
+    ELSEWHERE = 1012
+    """The node ends, and another one goes on with the session."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 
 import trio
 
@@ -18,6 +18,17 @@ class Balancer:
         self._turn = 0
         self._carried: dict[trio.SocketStream, int] = {}
         """The streams to the nodes, each with the node's port."""
+
+    @contextmanager
+    def only(self, ports: Sequence[int] | None) -> Generator[None]:
+        """Take new connections to these nodes only, for the block; None does not restrict them."""
+        before = self._ports
+        if ports is not None:
+            self._ports = lambda: ports
+        try:
+            yield
+        finally:
+            self._ports = before
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Carry connections."""

@@ -123,11 +123,16 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster_over(
-    database: str, folder: Path, *, nodes: int = 3, node_seconds: float = NODE_SECONDS
+    database: str,
+    folder: Path,
+    *,
+    nodes: int = 3,
+    node_seconds: float = NODE_SECONDS,
+    drain: float = 1,
 ) -> AsyncGenerator[Cluster]:
     """Run some nodes over a database; no process is left after the block."""
     (folder / "serve.toml").write_text(
-        '[serve]\nagents = ["tests.cluster.agents"]\ndrain = 1\n'
+        f'[serve]\nagents = ["tests.cluster.agents"]\ndrain = {drain}\n'
         f"[limits]\nnode_seconds = {node_seconds}\nheartbeat_seconds = 1\n"
     )
     async with background_tasks() as nursery:

@@ -211,9 +211,9 @@ class Client:
         await self.send("job.submit", agent=agent, input=given)
         await self.until(b'"job.accepted"')
 
-    async def run(self, agent: str, given: Json = None) -> None:
+    async def run(self, agent: str, given: Json = None, **more: Json) -> None:
         """Submit a job, and wait for its result."""
-        await self.send("job.submit", agent=agent, input=given)
+        await self.send("job.submit", agent=agent, input=given, **more)
         await self.until(b'"job.result"')
 
     async def until(self, mark: bytes, times: int = 1) -> None:

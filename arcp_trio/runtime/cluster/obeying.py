@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from arcp_trio.runtime.cluster.encoding import RELEASE, encode_answer, read_command
+from arcp_trio.runtime.job.command_rows import RELEASE, encode_answer, read_command
 from arcp_trio.runtime.job.commands import EndJob, Obeyed, answer_question, end_job, no_question
 from arcp_trio.store.writes import AnswerNode
 from arcp_trio.wire.errors import ArcpError, InternalError, JobNotFound
@@ -68,6 +68,10 @@ class Obeyer:
             self._start(command, partial(self._let_go, command.about))
             return
         asked = read_command(command.body)
+        if asked is None:
+            self._begun.add(command.id)
+            self._answer(command, InternalError("the node of the job does not know this command"))
+            return
         job = self._jobs.live.get(asked.job_id)
         if job is None:
             row = await self._core.store.job(asked.job_id)

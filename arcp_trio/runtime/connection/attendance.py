@@ -74,6 +74,11 @@ class Attendance:
         for connection in self._connections:
             connection.end_without_session(farewell)
 
+    def end_all(self, farewell: Farewell) -> None:
+        """Have each connection end at once: nothing is sent but the Close."""
+        for connection in self._connections:
+            connection.end_now(farewell)
+
     async def none_left(self) -> None:
         """Wait until all connections have ended."""
         while self._connections:

@@ -129,7 +129,11 @@ class Connection:
     def end_without_session(self, farewell: Farewell) -> None:
         """End the connection unless a session is attached: no session is opened from now on."""
         if not self._closing.session_has_it:
-            self._closing.now(farewell.code, farewell.reason)
+            self.end_now(farewell)
+
+    def end_now(self, farewell: Farewell) -> None:
+        """End the connection at once: nothing is sent but the Close."""
+        self._closing.now(farewell.code, farewell.reason)
 
     # -- the handshake
 

@@ -18,13 +18,13 @@ from arcp_trio.runtime.job.provisioning import provide
 from arcp_trio.runtime.notices import frame
 from arcp_trio.store.memos import Durability
 from arcp_trio.store.records import JobRow, KeyRow
-from arcp_trio.store.writes import AcceptJob
+from arcp_trio.store.writes import AcceptJob, ClaimKey, DropClaim
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.json import JsonLike, dumps
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.job.draft import JobSource, Wanted
+    from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.store.queue import Group
@@ -75,6 +75,7 @@ class NewJob(msgspec.Struct, frozen=True):
 
     def _withdraw(self) -> None:
         """Give up the job, which the store has refused."""
+        _drop_claim(self.job, self.key)
         if self.job.outcome is None:  # else its end is on its way, which will be refused as well
             _give_up(self.job)
 
@@ -98,19 +99,44 @@ async def accept(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:
     """Accept a job, once its credentials are issued.
 
     Raises:
+        AcceptanceRefused: another node has the key.
         ArcpError: no job can be taken on now, or there are no credentials for it.
     """
     job = draft(jobs, wanted, source)
     try:
+        await _claim_key(job, source.key)
         await provide(job)
         return _store(job, source)
     except BaseException:
+        _drop_claim(job, source.key)
         if job.wallet is not None and job.parent is not None:
             # What was issued for a child must not outlast its parent (§9.8.2).
             job.wallet.close()
             await job.wallet.revoked()  # noqa: ASYNC102 - it bounds and shields itself
         _give_up(job)
         raise
+
+
+async def _claim_key(job: Job, key: IdempotencyKey | None) -> None:
+    """Keep other nodes from minting credentials for the same key."""
+    core = job.core
+    if key is None or not _mints_beside_others(job):
+        return
+    expires_at = core.clock.now() + core.limits.idempotency_seconds
+    claim = ClaimKey(job.principal, key.key, key.fingerprint, job.id, expires_at)
+    claimed = core.store.put(claim)
+    await claimed.committed()
+    if job.id in claimed.refused:
+        raise AcceptanceRefused
+
+
+def _drop_claim(job: Job, key: IdempotencyKey | KeyRow | None) -> None:
+    if key is not None and _mints_beside_others(job):
+        job.core.store.put(DropClaim(job.principal, key.key, job.id))
+
+
+def _mints_beside_others(job: Job) -> bool:
+    return job.core.store.shared is not None and job.wallet is not None
 
 
 def _give_up(job: Job) -> None:

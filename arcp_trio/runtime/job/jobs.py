@@ -19,14 +19,14 @@ from arcp_trio.wire.errors import PermissionDenied
 from arcp_trio.wire.json import JsonLike
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials.revocation import Revoker
     from arcp_trio.runtime.job.agents import Agents
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.outcome import Outcome
-    from arcp_trio.runtime.job.written import Written
+    from arcp_trio.runtime.job.written import OtherJournals, Written
 
 log = logging.getLogger(__name__)
 
@@ -63,10 +63,12 @@ class Jobs:
         self._nursery = nursery
         self._count: Counter[str] = Counter()
         """How many jobs each principal has."""
+        self.elsewhere: Mapping[str, int] = {}
+        """How many it has at other nodes, as of a moment ago."""
         self.to_forget: dict[str, float] = {}
         """When each of the jobs ended that are to be forgotten, and that no listing has."""
-        self.journal_elsewhere: Callable[[str, int], Written] | None = None
-        """Finds the journal of a job of another node; None if there are no other nodes."""
+        self.other_journals: OtherJournals | None = None
+        """The journals of other nodes' jobs; None if there are no other nodes."""
         self._ordinal = 0
         self._one_ended = Wake()
         self._closed = False
@@ -76,8 +78,14 @@ class Jobs:
         self._ordinal = max(self._ordinal, ordinal)
 
     def next_ordinal(self) -> int:
-        """Return the next entry's place among all entries of the runtime."""
+        """Return the next entry's place among all entries of the runtime.
+
+        Ordinals of several nodes are microseconds, as far as possible: their entries stand in the
+        order of time, about.
+        """
         self._ordinal += 1
+        if self.core.store.shared is not None:
+            self._ordinal = max(self._ordinal, int(self.core.clock.now() * 1_000_000))
         return self._ordinal
 
     def journal(self, job_id: str, length: int = 0) -> Written | None:
@@ -88,8 +96,7 @@ class Jobs:
         job = self.live.get(job_id)
         if job is not None:
             return job.journal
-        elsewhere = self.journal_elsewhere
-        return None if elsewhere is None else elsewhere(job_id, length)
+        return None if self.other_journals is None else self.other_journals.find(job_id, length)
 
     # -- coming and going
 
@@ -103,7 +110,7 @@ class Jobs:
         helps = "try again when a job has ended"
         if len(self.live) >= limits.jobs:
             raise limit_hit("jobs", limits.jobs, what_helps=helps)
-        if self._count[principal] >= limits.jobs_per_principal:
+        if self._count[principal] + self.elsewhere.get(principal, 0) >= limits.jobs_per_principal:
             most = limits.jobs_per_principal
             raise limit_hit("jobs_per_principal", most, what_helps=helps)
         self.core.ledger.inputs.refuse_if_full(principal, input_bytes)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from arcp_trio.runtime.credentials.holes import with_holes
+from arcp_trio.store.errors import StoreError
 from arcp_trio.store.records import Entry
 from arcp_trio.store.writes import AppendJournal, FinishJob, TrimJournal
 from arcp_trio.wire import envelope
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.written import Watcher
     from arcp_trio.store.memos import JournalExtent
     from arcp_trio.store.queue import Group
+    from arcp_trio.store.shared import Follows
+
+ASK_SECONDS: Final = 0.25
+"""Pause between two looks at how far a session has come that another node has."""
 
 SEGMENT_ENTRIES: Final = 64
 """Entries per segment. Trimming drops whole segments, so that no entry's size need be kept."""
@@ -43,6 +49,8 @@ class Journal:
         self._metrics = core.metrics
         self._job_id = job_id
         self._session_id = session_id
+        self.job_ids: Sequence[str] = (job_id, *(() if above is None else above.job_ids))
+        """The job, and those above it, one after the other."""
         self._above = above
         """The parent's journal, if the job is a delegated one."""
         self._tails = envelope.JobTails(job_id, trace_id)
@@ -196,15 +204,30 @@ class Journal:
         Entries that the submitting session has not read are kept while it is attached: wait for it
         to read them. No other session is waited for.
         """
-        while True:
+        while self._over_by_a_segment:
             journal, watch = self._nearest_watch_of_submitter()
+            if watch is None and self._store.shared is not None:
+                if await self._fits_reader_elsewhere(self._store.shared):
+                    return
+                await trio.sleep(ASK_SECONDS)
+                continue
             attached = watch is not None and watch.attached
             # A session that watches only an ancestor so far has yet to read all of this journal.
             cursor = watch.cursor if watch is not None and journal is self else 0
             self._trim(cursor if attached else None)
-            if not (attached and self._over_by_a_segment):
+            if not attached:
                 return
-            await journal._wait_for_reader()  # noqa: SLF001 - another journal
+            if self._over_by_a_segment:
+                await journal._wait_for_reader()  # noqa: SLF001 - another journal
+
+    async def _fits_reader_elsewhere(self, follows: Follows) -> bool:
+        """Drop what the submitting session has read at its node; return whether the rest fits."""
+        try:
+            cursor = await follows.cursor_elsewhere(self.job_ids, self._session_id)
+        except StoreError:
+            return False  # the queue is full then, and everything waits
+        self._trim(cursor)
+        return not self._over_by_a_segment
 
     def _trim(self, reader: int | None) -> None:
         """Drop the oldest segments until the rest fits, but no entry from index `reader` on."""

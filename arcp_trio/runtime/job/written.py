@@ -75,3 +75,28 @@ class Written(Protocol):
     def reader_moved(self) -> None:
         """Notice that a session moved on or left."""
         ...
+
+
+class OtherJournals(Protocol):
+    """The journals that other nodes write, as far as sessions here watch them."""
+
+    @property
+    def most_owed(self) -> int:
+        """How many entries the session that is furthest behind is owed of one journal."""
+        ...
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        ...
+
+    def find(self, job_id: str, length: int) -> Written:
+        """Return the journal of another node's job; it has `length` entries at least."""
+        ...
+
+    def refuse_if_full(self) -> None:
+        """Refuse to follow another one if there are too many.
+
+        Raises:
+            InternalError: the limit is reached.
+        """
+        ...

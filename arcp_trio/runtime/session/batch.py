@@ -110,7 +110,7 @@ class Batch:
                 self._observed.append(watch.job_id)
             self._moved[watch.job_id] = watch
             session.watches[watch.job_id] = watch
-            if watch.may_be_behind:
+            if watch.may_be_behind and not watch.hinted:
                 session.outbox.fall_behind()
 
     def unwatch(self, watch: Watch) -> None:

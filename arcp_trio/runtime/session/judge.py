@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 
 import msgspec
+import trio
 
 from arcp_trio.authority.lease import Lease
 from arcp_trio.runtime.job.acceptance import (
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.submission import Submission
     from arcp_trio.wire.messages import Submit
+
+KEY_SECONDS: Final = 0.1
+"""How often to look whether another node that has claimed a key has accepted its job."""
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -83,9 +87,7 @@ class Judge:
                     decision = await self._accept(submission)
                     known = None if decision.new is None else decision.new.key
                     return decision
-                known = await self._look_up(submission, claim)
-                if known is None:
-                    raise AcceptanceRefused
+                known = await self._known_elsewhere(submission, claim)
             return await self._repeat(submission, known)
         finally:
             self.claims.leave(claim, known)
@@ -130,6 +132,20 @@ class Judge:
     async def _look_up(self, submission: Submission, claim: Claim) -> KeyRow | None:
         async with submission.session.workload:
             return await submission.session.reads.key(*claim.owner, self._core.clock.now())
+
+    async def _known_elsewhere(self, submission: Submission, claim: Claim) -> KeyRow:
+        """Return what another node has made the key stand for.
+
+        Raises:
+            AcceptanceRefused: that node does not accept a job either, or the session is elsewhere.
+        """
+        with trio.move_on_after(self._core.limits.issue_seconds):
+            while submission.session.lost is None:
+                known = await self._look_up(submission, claim)
+                if known is not None:
+                    return known
+                await trio.sleep(KEY_SECONDS)  # that node waits for credentials
+        raise AcceptanceRefused
 
     async def _repeat(self, submission: Submission, known: KeyRow) -> Decision:
         """Return the same acceptance again, with a watch of the job (§7.2).

@@ -47,6 +47,9 @@ class LocalParking(Parking):
     def __len__(self) -> int:
         return len(self._parked)
 
+    async def is_elsewhere(self, session_id: str) -> bool:  # noqa: ARG002
+        return False
+
     async def take(self, session_id: str, check: Check) -> Unparked | None:
         # From here on its window cannot end: a resume that has begun wins (§6.3).
         parked = self._remove(session_id)

@@ -12,13 +12,14 @@ import attrs
 from arcp_trio.store.writes import DropSession
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.record import Record
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.store.records import SessionRow
+    from arcp_trio.store.shared import UntoldJob
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +32,10 @@ class Unparked:
     """A session that is parked no longer, and that the caller has to wake or to park again."""
 
     row: SessionRow
-    window_ends: float
+    window_ends: float | None
     """On Trio's clock: see `Session.window_ends`."""
+    untold: Sequence[UntoldJob] = ()
+    """Jobs that were accepted in it, and that its client has yet to be told of."""
 
 
 class Parking(ABC):
@@ -45,6 +48,10 @@ class Parking(ABC):
     @abstractmethod
     def __len__(self) -> int:
         """Return how many there are, as far as this runtime knows."""
+
+    @abstractmethod
+    async def is_elsewhere(self, session_id: str) -> bool:
+        """Return whether another runtime has a session by now that is awake here."""
 
     @abstractmethod
     async def take(self, session_id: str, check: Check) -> Unparked | None:

@@ -20,6 +20,7 @@ from arcp_trio.runtime.session.submission import Submissions
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.runtime.tasks import start_clean
 from arcp_trio.runtime.usage import serve_principal
+from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.records import SessionRow
 from arcp_trio.store.writes import Expire, PutSession
@@ -61,8 +62,11 @@ class Sessions:
         self._awake: dict[str, Session] = {}
         self._between: dict[str, trio.Event] = {}
         """Sessions between awake and parked, not to be touched before their event is set."""
+        self._one_parts = Wake()
         self._parking = parking
         self._connected: Counter[str] = Counter()
+        self.elsewhere: Mapping[str, int] = {}
+        """How many sessions each principal has awake at other nodes, as of a moment ago."""
 
     # -- awake
 
@@ -86,21 +90,46 @@ class Sessions:
 
         Return None if there is no such session.
         """
+        while (session := await self._awake_or_none(session_id)) is not None:
+            session.hold()
+            try:
+                elsewhere = session.elsewhere or await self._parking.is_elsewhere(session_id)
+                if not elsewhere:
+                    await check(session.record)
+            except BaseException:
+                session.release()
+                raise
+            if not (elsewhere or session.lost):
+                return session
+            session.release()
+            if session.lost:
+                return None
+            await self._end(session)
+        return await self._wake_from_store(session_id, check)
+
+    async def _awake_or_none(self, session_id: str) -> Session | None:
+        """Return a session that is awake; None if it is not, and so can be taken."""
         while session_id in self._between:
             await self._between[session_id].wait()
-        session = self._awake.get(session_id)
-        if session is None:
-            return await self._wake_from_store(session_id, check)
-        session.hold()
-        try:
-            await check(session.record)
-        except BaseException:
-            session.release()
-            raise
-        if session.lost is not None:
-            session.release()
-            return None
-        return session
+        return self._awake.get(session_id)
+
+    async def _end(self, session: Session) -> None:
+        """Have a session end here, because another runtime has it or is to have it."""
+        session.went_elsewhere()
+        while self._awake.get(session.id) is session:
+            await self._one_parts.wait()
+
+    async def let_go(self, session_id: str) -> None:
+        """Park a session that another node asks for.
+
+        Raises:
+            InternalError: it is busy, and is parked a little later.
+        """
+        with trio.move_on_after(self._core.limits.release_seconds / 2):
+            while (session := await self._awake_or_none(session_id)) is not None:
+                await self._end(session)
+            return
+        raise InternalError("the session is busy")
 
     async def _wake_from_store(self, session_id: str, check: Check) -> Session | None:
         between = self._between[session_id] = trio.Event()
@@ -123,6 +152,7 @@ class Sessions:
                 session.subscriptions[job_id] = watch
             watch.join_journal()
         self._start(session)
+        self._submissions.promise_untold(session, unparked.untold)
         return session
 
     def _start(self, session: Session) -> None:
@@ -160,6 +190,7 @@ class Sessions:
     def _begin_to_part(self, session: Session) -> None:
         del self._awake[session.id]
         self._between[session.id] = trio.Event()
+        self._one_parts.set()
         for watch in session.watches.values():
             watch.leave_journal()
 
@@ -232,7 +263,7 @@ class Sessions:
             InternalError: the limit is reached.
         """
         most = self._core.limits.sessions_per_principal
-        if self._connected[principal] >= most:
+        if self._connected[principal] + self.elsewhere.get(principal, 0) >= most:
             helps = "try again when a session has ended"
             raise limit_hit("sessions_per_principal", most, what_helps=helps)
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
+from arcp_trio.runtime.job.acceptance import accepted_tail
 from arcp_trio.runtime.notices import refusal
 from arcp_trio.runtime.session.claims import Claim, ConnectionOver
 from arcp_trio.runtime.session.judge import Decision, Judge
 from arcp_trio.runtime.session.outbox import Answer, Promise, Repeat
+from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.features import Feature
+from arcp_trio.wire.json import loads_exact
 from arcp_trio.wire.messages import Submit
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.clerk import Request
     from arcp_trio.runtime.session.line import Place
     from arcp_trio.runtime.session.session import Session
+    from arcp_trio.store.shared import UntoldJob
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +58,7 @@ class Submissions:
 
     def __init__(self, core: Core, jobs: Jobs, nursery: trio.Nursery) -> None:
         self._core = core
+        self._jobs = jobs
         self._nursery = nursery
         self._judge = Judge(core, jobs)
 
@@ -138,6 +143,15 @@ class Submissions:
         if decision.new is not None:
             decision.new.start_once_stored()
             session.workload.count_until_stored(decision.new.group)
+
+    def promise_untold(self, session: Session, jobs: Iterable[UntoldJob]) -> None:
+        """Promise a client the jobs that were accepted before its session came here."""
+        for job in jobs:
+            watch = Watch(session, job.job_id, self._jobs.journal(job.job_id))
+            session.acceptance_begun(job.job_id)
+            tail = accepted_tail(loads_exact(job.accepted), job.request_id)
+            session.tell(Promise(tail, watch))
+            watch.join_journal()
 
     # -- other requests that keep the order of the answers
 

@@ -26,6 +26,8 @@ class Watch:
     cursor: int = 0
     observer: bool = False
     """The session subscribed to the job rather than submitting it (§7.6)."""
+    hinted: bool = False
+    """The journal has given notice of everything that the session is owed."""
 
     def hint(self, entry: Entry) -> None:
         """Give the session notice of an entry; the job's journal calls this for each one."""
@@ -83,11 +85,13 @@ class Watch:
     def join_journal(self) -> None:
         """Have the journal send hints to the session, if its job has not ended."""
         if self.journal is not None:
+            self.hinted = not self.may_be_behind
             self.journal.join(self)
 
     def leave_journal(self) -> None:
         """Have the journal neither send hints to the session nor wait for it."""
         if self.journal is not None:
+            self.hinted = False
             self.journal.leave(self)
 
     def read_from(self, journal: Written | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Final
 
 from arcp_trio.store.errors import ForeignFile, OtherVersion, StoreError, UnwritableStore
@@ -110,13 +111,13 @@ def check_rights(db: Database, address: DatabaseAddress) -> None:
         )
 
 
-def check_pooling(one: int, other: int, address: DatabaseAddress) -> None:
-    """Check that two connections are two processes of the server, given their ids.
+def check_pooling(processes: Collection[int], address: DatabaseAddress) -> None:
+    """Check that open connections are processes of the server of their own, given their numbers.
 
     Raises:
         StoreError: a pooler gives one connection of the server to several clients.
     """
-    if one == other:
+    if len(set(processes)) < len(processes):
         raise StoreError(
             f"{address}: a connection pooler shares connections between transactions;"
             " use its session mode, or connect to the server itself"

@@ -1,4 +1,4 @@
-"""Nodes as rows: how one joins and leaves, and what it takes over of one that is gone.
+"""Nodes as rows: how one joins, gives signs of life, and leaves.
 
 Each function works on a connection whose transactions are begun and ended by hand.
 """
@@ -6,13 +6,11 @@ Each function works on a connection whose transactions are begun and ended by ha
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any, Final
-
-import attrs
 
 from arcp_trio.store.nodes import NodeRow, NodeState, RollCall
 from arcp_trio.store.postgres._address import DatabaseAddress
+from arcp_trio.store.postgres._adopting import take_over
 from arcp_trio.store.postgres._connections import application_name
 from arcp_trio.store.postgres._schema import Database
 
@@ -21,27 +19,6 @@ TERMINATE_MILLISECONDS: Final = 2_000
 
 _NODES: Final = """SELECT node, name, state, version, coalesce(beats, 0),
     extract(epoch FROM at)::float8 FROM node LEFT JOIN beat USING (node)"""
-
-# What a node has left, each with the node that takes it over and the node that is gone.
-_TAKE: Final = (
-    "UPDATE command SET node = %s WHERE node = %s AND answer IS NULL",
-    "UPDATE credential SET node = %s WHERE node = %s",
-)
-_REMOVE: Final = (
-    "DELETE FROM key WHERE node = %s AND accepted IS NULL",
-    "DELETE FROM follow WHERE node = %s",
-    "DELETE FROM beat WHERE node = %s",
-)
-
-
-@attrs.frozen
-class Taken:
-    """What a node has taken over."""
-
-    jids: Sequence[int]
-    """Unfinished jobs."""
-    sids: Sequence[int]
-    """Sessions, which are parked now."""
 
 
 def join(
@@ -85,39 +62,6 @@ def terminate(db: Database, address: DatabaseAddress, node: int) -> None:
         " AND pid <> pg_backend_pid()",
         (TERMINATE_MILLISECONDS, application_name(address, node)),
     )
-
-
-def adopt(db: Database, me: int, dead: NodeRow, window: float) -> Taken | None:
-    """Take over from a node, unless it is gone or has given another sign of life.
-
-    The caller's transaction has begun with a look whether this node is gone.
-    """
-    found = db.execute(
-        "SELECT beats FROM node JOIN beat USING (node) WHERE node = %s AND state <> 'gone'"
-        " FOR UPDATE",
-        (dead.node,),
-    ).fetchone()
-    if found != (dead.beats,):
-        return None
-    db.execute("UPDATE node SET state = 'gone', at = now() WHERE node = %s", (dead.node,))
-    return take_over(db, me, dead.node, window)
-
-
-def take_over(db: Database, me: int, gone: int, window: float) -> Taken:
-    """Give what a node that is gone has left to another one, within the caller's transaction."""
-    jobs = db.execute(
-        "UPDATE job SET node = %s WHERE node = %s AND finished_at IS NULL RETURNING jid", (me, gone)
-    ).fetchall()
-    sessions = db.execute(
-        "UPDATE session SET node = NULL, parked_until = now() + make_interval(secs => %s)"
-        " WHERE node = %s RETURNING sid",
-        (float(window), gone),
-    ).fetchall()
-    for statement in _TAKE:
-        db.execute(statement, (me, gone))
-    for statement in _REMOVE:
-        db.execute(statement, (gone,))
-    return Taken([jid for (jid,) in jobs], [sid for (sid,) in sessions])
 
 
 def beat(db: Database, me: int, *, alive: bool) -> RollCall | None:

@@ -22,7 +22,7 @@ JOB_COLUMNS: Final = """job.job_id, agent, principal, job.session_id, trace_id, 
     last_event, questions, node, base,
     CASE WHEN finished_at IS NULL THEN coalesce((SELECT last_index + 1 FROM journal
         WHERE journal.jid = job.jid ORDER BY last_index DESC LIMIT 1), base) ELSE length END,
-    ARRAY(SELECT submitter.session_id FROM submitter WHERE submitter.jid = job.jid),
+    ARRAY(SELECT submitter.session_id FROM submitter WHERE submitter.jid = job.jid AND told),
     greatest((SELECT seq FROM last_number WHERE last_number.jid = job.jid),
         (SELECT last_seq FROM watch WHERE watch.sid = job.sid AND watch.jid = job.jid), 0)"""
 """What `job_of` makes a row of."""
@@ -58,26 +58,37 @@ def job_of(row: tuple[Any, ...]) -> JobRow:
 
 def recover(db: Database, me: int) -> Recovered:
     """Read what a runtime that starts has to know, within the caller's transaction."""
-    (ordinal,) = db.execute("SELECT max(ordinal) FROM node").fetchone() or (0,)
     sessions = db.execute(
         "SELECT session_id, principal FROM session WHERE node = %s OR node IS NULL ORDER BY sid",
         (me,),
     )
-    unfinished = db.execute(
-        f"SELECT {JOB_COLUMNS} FROM job WHERE finished_at IS NULL AND node = %s ORDER BY jid",  # noqa: S608
-        (me,),
-        binary=True,
-    )
     return Recovered(
-        ordinal=ordinal,
+        ordinal=highest_ordinal(db),
         sessions=dict(sessions.fetchall()),
-        unfinished=[job_of(row) for row in unfinished.fetchall()],
-        credentials=_credentials(db, me),
+        unfinished=unfinished(db, me),
+        credentials=credentials(db, me),
         durable=_durable_rows.unfinished(db, me),
     )
 
 
-def _credentials(db: Database, me: int) -> list[CredentialRow]:
+def highest_ordinal(db: Database) -> int:
+    """Read the highest ordinal of any entry."""
+    (ordinal,) = db.execute("SELECT max(ordinal) FROM node").fetchone() or (0,)
+    return int(ordinal)
+
+
+def unfinished(db: Database, me: int) -> list[JobRow]:
+    """Read the jobs of a node that have not ended, parents before their children."""
+    rows = db.execute(
+        f"SELECT {JOB_COLUMNS} FROM job WHERE finished_at IS NULL AND node = %s ORDER BY jid",  # noqa: S608
+        (me,),
+        binary=True,
+    )
+    return [job_of(row) for row in rows.fetchall()]
+
+
+def credentials(db: Database, me: int) -> list[CredentialRow]:
+    """Read the credentials of a node's jobs, and those that it has to revoke, oldest first."""
     rows = db.execute(
         "SELECT row_id, order_id, job_id, principal, state, handle, credential_id"
         " FROM credential WHERE node = %s ORDER BY id",
@@ -114,7 +125,7 @@ def stored_bytes(db: Database) -> dict[str, int]:
         SELECT principal, sum(size)::bigint FROM (
             SELECT principal, stored_bytes AS size FROM share
             UNION ALL SELECT principal, -{JOB_BYTES} FROM job WHERE {UNWATCHED}
-        ) AS booked GROUP BY principal""".encode()  # noqa: S608
+        ) AS booked GROUP BY principal ORDER BY principal""".encode()  # noqa: S608
     )
     return dict(rows.fetchall())
 

@@ -58,17 +58,15 @@ class PostgresReader(SnapshotReads):
     A read that fails is tried again for a while; then it raises `StoreError`.
     """
 
-    def __init__(self, lines: ReadLines, principal: str = "", *, urgent: bool = False) -> None:
-        super().__init__()
-        self._lines = lines
-        self._principal = principal
-        self._urgent = urgent
+    _lines: ReadLines
+    _principal = ""
+    _urgent = False
 
     def for_principal(self, principal: str, *, urgent: bool = False) -> PostgresReader:
         """Return the same reads, done when it is the principal's turn."""
-        return PostgresReader(self._lines, principal, urgent=urgent)
+        return _ReaderInTurn(self._lines, principal, urgent=urgent)
 
-    async def _read(
+    async def read(
         self,
         act: Callable[Concatenate[Database, _P], _T],
         *args: _P.args,
@@ -107,7 +105,7 @@ class PostgresReader(SnapshotReads):
             with _one_state(db):
                 return act(db, *args, **kwargs)
 
-        return await self._read(within)
+        return await self.read(within)
 
     async def _see(self, act: Callable[[Snapshot], _T]) -> _T:
         return await self._read_state(lambda db: act(PostgresSnapshot(db)))
@@ -116,38 +114,47 @@ class PostgresReader(SnapshotReads):
         return await self._read_state(_rows.recover, self._lines.node)
 
     async def stored_bytes(self) -> Mapping[str, int]:
-        return await self._read(_rows.stored_bytes)
+        return await self.read(_rows.stored_bytes)
 
     async def session(self, session_id: str) -> SessionRow | None:
-        return await self._read(_rows.session, session_id)
+        return await self.read(_rows.session, session_id)
 
     async def session_of_token(self, digest: bytes) -> str | None:
-        return await self._read(_rows.session_of_token, digest)
+        return await self.read(_rows.session_of_token, digest)
 
     async def owner(self, job_id: str) -> str | None:
-        return await self._read(_rows.owner, job_id)
+        return await self.read(_rows.owner, job_id)
 
     async def job(self, job_id: str) -> JobRow | None:
-        return await self._read(_rows.job, job_id)
+        return await self.read(_rows.job, job_id)
 
     async def jobs(self, query: JobQuery) -> Sequence[JobRow]:
-        return await self._read(_listing.jobs, query)
+        return await self.read(_listing.jobs, query)
 
     async def key(self, principal: str, key: str, now: float) -> KeyRow | None:
-        return await self._read(_rows.key, principal, key, now)
+        return await self.read(_rows.key, principal, key, now)
 
     async def owed(self, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
         cursors = dict(cursors)  # the caller's may change while the thread reads
-        return await self._read(_owed.owed, cursors, entries, size)
+        return await self.read(_owed.owed, cursors, entries, size)
 
     async def memos(self, job_id: str) -> Sequence[Memo]:
-        return await self._read(_durable_rows.memos, job_id)
+        return await self.read(_durable_rows.memos, job_id)
 
     async def memo(self, job_id: str, key: str) -> Memo | None:
-        return await self._read(_durable_rows.memo, job_id, key)
+        return await self.read(_durable_rows.memo, job_id, key)
 
     async def said(self, job_id: str, index: int) -> Said:
         return await self._read_state(_durable_rows.said, job_id, index)
+
+
+class _ReaderInTurn(PostgresReader):
+    """The reads of one principal, on the lines of all."""
+
+    def __init__(self, lines: ReadLines, principal: str, *, urgent: bool) -> None:
+        self._lines = lines
+        self._principal = principal
+        self._urgent = urgent
 
 
 @contextmanager

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from arcp_trio.store.packing import pack_entries
+from arcp_trio.store.packing import journal_rows, pack_entries
 from arcp_trio.store.records import Entry
 from arcp_trio.store.sqlite import _durable, _writing_jobs, _writing_sessions
 from arcp_trio.store.writes import (
@@ -29,11 +29,6 @@ from arcp_trio.store.writes import (
     TrimJournal,
     Write,
 )
-
-ROW_ENTRIES: Final = 256
-"""Entries in one row of a journal, at most: a reader unpacks all of a row."""
-ROW_BYTES: Final = 256 * 1024
-"""Bytes in one row of a journal, at most, unless the row is a single entry."""
 
 
 class GroupWriter:
@@ -76,20 +71,9 @@ class GroupWriter:
             (
                 (job_id, row[0].index, row[-1].index, row[0].ordinal, pack_entries(row))
                 for job_id, entries in self._entries.items()
-                for row in _rows(entries)
+                for row in journal_rows(entries)
             ),
         )
-
-
-def _rows(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    """Split entries into as many as fit into one row at a time."""
-    start = size = 0
-    for place, entry in enumerate(entries):
-        if place - start == ROW_ENTRIES or (size and size + len(entry.tail) > ROW_BYTES):
-            yield entries[start:place]
-            start, size = place, 0
-        size += len(entry.tail)
-    yield entries[start:]
 
 
 _FUNCTIONS: Final[Mapping[type[Write], Callable[[Any, sqlite3.Connection], None]]] = {

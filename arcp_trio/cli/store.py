@@ -1,0 +1,60 @@
+"""`arcp-trio store`: the schema of a store in PostgreSQL, made, checked and migrated."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from arcp_trio.cli import defaults
+from arcp_trio.cli.client.columns import in_columns
+from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode
+from arcp_trio.cli.store_options import ACTIONS, DatabaseOptions, StoreOptions
+from arcp_trio.store.errors import StoreError
+
+
+def run(options: StoreOptions) -> int:
+    """Do what is asked, print what was done or found, and return the exit code."""
+    if options.action not in ACTIONS:
+        raise CommandError(f"{options.action} is not an action: {', '.join(ACTIONS)}")
+    if options.role is not None and options.action != "init":
+        raise CommandError("--role belongs to init")
+    with administered(options) as dsn:
+        from arcp_trio.store.postgres import administering  # noqa: PLC0415 - needs the extra
+
+        match options.action:
+            case "init":
+                print(administering.make_schema(dsn, options.role))
+            case "migrate":
+                print(administering.migrate_schema(dsn))
+            case _:
+                findings = administering.check_database(dsn)
+                rows = [
+                    ("ok" if each.good else "WRONG", each.about, each.told) for each in findings
+                ]
+                print(in_columns([("", "", ""), *rows], None).lstrip("\n"), end="")
+                return ExitCode.SUCCESS if all(each.good for each in findings) else ExitCode.FAILED
+    return ExitCode.SUCCESS
+
+
+@contextmanager
+def administered(options: DatabaseOptions) -> Generator[str]:
+    """Provide the database's address, and turn what is wrong with it into one line."""
+    if options.store is not None and urlsplit(options.store).password:
+        said = "the password is seen in the list of processes; "
+        print(f"{PROGRAM}: {said}{defaults.STORE_VARIABLE} keeps it", file=sys.stderr, flush=True)
+    dsn = options.store or os.environ.get(defaults.STORE_VARIABLE)
+    if not dsn:
+        raise CommandError(f"no database: give --store URL, or set {defaults.STORE_VARIABLE}")
+    try:
+        yield dsn
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "psycopg":
+            raise
+        raise CommandError(
+            "a store in PostgreSQL needs: pip install 'arcp-trio[postgres]'"
+        ) from error
+    except StoreError as error:
+        raise CommandError(str(error), exit_code=ExitCode.FAILED) from error

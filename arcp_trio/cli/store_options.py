@@ -1,0 +1,45 @@
+"""The options of the commands that administer a store in PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from arcp_trio.cli import defaults
+from arcp_trio.cli.options import argument, option, switch
+from arcp_trio.cli.value_kinds import TEXT
+
+ACTIONS: Final = ("init", "check", "migrate")
+
+
+@attrs.frozen(kw_only=True)
+class DatabaseOptions:
+    """Which database."""
+
+    store: str | None = option(
+        TEXT,
+        "URL",
+        f"database, such as postgresql://role@host/name (default: {defaults.STORE_VARIABLE} in the"
+        " environment)",
+        default=None,
+        secret=True,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class StoreOptions(DatabaseOptions):
+    """What `store` can be asked for."""
+
+    action: str = argument("ACTION", f"what to do: {', '.join(ACTIONS)}")
+    role: str | None = option(
+        TEXT, "ROLE", "role of the nodes, which init lets use the schema", default=None
+    )
+
+
+@attrs.frozen(kw_only=True)
+class NodesOptions(DatabaseOptions):
+    """What `nodes` can be asked for."""
+
+    all: bool = switch("also nodes that are gone, for a day")
+    json: bool = switch("print one JSON object per line, for programs")

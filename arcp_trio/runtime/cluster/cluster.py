@@ -1,0 +1,98 @@
+"""A runtime as one node of several: its parts beside those of a runtime that is alone."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from arcp_trio.runtime.cluster.asking import Asker
+from arcp_trio.runtime.cluster.counting import count_elsewhere
+from arcp_trio.runtime.cluster.following import Following
+from arcp_trio.runtime.cluster.members import BEATS, Members
+from arcp_trio.runtime.cluster.moving import SharedParking
+from arcp_trio.runtime.cluster.obeying import Obeyer
+from arcp_trio.runtime.cluster.waiting import WaitingJobs
+from arcp_trio.runtime.shutdown import GRACE_SECONDS
+from arcp_trio.store.errors import Fenced, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.durable.beginnings import Beginnings
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.sessions import Sessions
+    from arcp_trio.store.shared import Shared
+
+log = logging.getLogger(__name__)
+
+
+class Cluster:
+    """What a node has to do with the others."""
+
+    def __init__(self, core: Core, jobs: Jobs, beginnings: Beginnings, shared: Shared) -> None:
+        self._core = core
+        self._shared = shared
+        self._jobs = jobs
+        self.waiting = WaitingJobs(core, jobs, beginnings, shared)
+        self.members = Members(core, jobs, beginnings, shared, self.waiting)
+        self.asker = Asker(
+            core.store, shared, core.limits.command_seconds, core.metrics.commands.observe
+        )
+        self.following = jobs.other_journals = Following(core, shared, jobs, self.asker.hear)
+        self.parking = SharedParking(core, jobs, shared, shared.node, self.asker.ask_to_release)
+
+    async def run(self, sessions: Sessions, over: Callable[[], None]) -> None:
+        """Be a node, until cancelled.
+
+        Args:
+            sessions: those of this node.
+            over: is called as soon as this node is gone, in another thread.
+
+        Raises:
+            Fenced: this node is gone.
+        """
+        log.info("node joined", extra={"number": self._shared.node})
+        shared, seconds = self._shared, self._core.limits.node_seconds / BEATS
+        async with trio.open_nursery() as nursery:
+            obeyer = Obeyer(self._core, shared, self._jobs, sessions.let_go, nursery)
+            nursery.start_soon(self._exchange, obeyer, name="commands")
+            nursery.start_soon(self.following.run, name="journals of other nodes")
+            nursery.start_soon(
+                count_elsewhere, shared, self._jobs, sessions, seconds, name="jobs of other nodes"
+            )
+            nursery.start_soon(self.waiting.take, seconds, name="jobs that wait for a node")
+            await self.members.run(over)
+
+    async def _exchange(self, obeyer: Obeyer) -> None:
+        """Hear other nodes' answers and obey what they ask, when woken and now and then."""
+        while True:
+            with trio.move_on_after(self._core.limits.follow_seconds):
+                await self._shared.asked()
+            try:
+                await self.asker.hear()
+                await obeyer.obey_all()
+            except StoreError as error:
+                log.warning("other nodes cannot be heard", extra={"error": str(error)})
+
+    async def drain(self) -> None:
+        """Let the other nodes know that this one is about to end, and leave durable jobs to them.
+
+        The jobs are suspended already.
+        """
+        with trio.move_on_after(self._core.limits.close_seconds):
+            try:
+                await self._shared.drain()
+            except (StoreError, Fenced) as error:
+                log.warning("other nodes not told of the end", extra={"error": str(error)})
+        await self.waiting.leave(GRACE_SECONDS)
+
+    async def leave(self) -> None:
+        """Be gone, once everything is stored; what is left is for the others to adopt."""
+        with trio.move_on_after(self._core.limits.close_seconds):
+            try:
+                await self._shared.leave()
+            except (StoreError, Fenced) as error:
+                log.warning("node not gone, others adopt it", extra={"error": str(error)})

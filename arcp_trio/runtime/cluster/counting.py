@@ -1,0 +1,30 @@
+"""Limits for each principal count what it has at all nodes, as of a moment ago."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from arcp_trio.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.sessions import Sessions
+    from arcp_trio.store.shared import Shared
+
+log = logging.getLogger(__name__)
+
+
+async def count_elsewhere(shared: Shared, jobs: Jobs, sessions: Sessions, seconds: float) -> None:
+    """Tell jobs and sessions every `seconds` what principals have at other nodes."""
+    while True:
+        try:
+            held = await shared.held_elsewhere()
+        except StoreError as error:
+            log.warning("other nodes' jobs not counted", extra={"error": str(error)})
+        else:
+            jobs.elsewhere = {principal: each.jobs for principal, each in held.items()}
+            sessions.elsewhere = {principal: each.sessions for principal, each in held.items()}
+        await trio.sleep(seconds)

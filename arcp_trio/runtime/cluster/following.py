@@ -1,0 +1,192 @@
+"""Following the journals that other nodes write: who watches them here learns of each entry."""
+
+from __future__ import annotations
+
+import logging
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+import trio
+
+from arcp_trio.runtime.cluster.followed import Followed
+from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.wake import Wake
+from arcp_trio.store.errors import StoreError
+from arcp_trio.store.interface import JournalTrimmed
+from arcp_trio.store.writes import Follow, Unfollow
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.store.shared import Extent, Follows
+
+log = logging.getLogger(__name__)
+
+READ_ENTRIES: Final = 1_024
+READ_BYTES: Final = 1024 * 1024
+"""Entries are read in pieces of at most this size."""
+
+
+class Following:
+    """The journals of other nodes that sessions here watch.
+
+    The store has a row for each of them, by which the nodes that write them know whom to wake. The
+    row is stored first, and then the journal is looked at: what is added later wakes this node. A
+    wake-up can get lost, so everything is looked at every `follow_seconds`, too.
+
+    One task reads what is new, once for all sessions, and gives them hints of it in the order in
+    which the jobs emitted. A session that is behind reads by itself.
+    """
+
+    def __init__(
+        self, core: Core, follows: Follows, jobs: Jobs, hear: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Follow for the sessions of one runtime.
+
+        `hear` hands on the answers of other nodes. It is called between reading entries and hinting
+        at them, because the promise that a job is cancelled comes before the job's terminal.
+        """
+        self._core = core
+        self._follows = follows
+        self._jobs = jobs
+        self._hear = hear
+        self._known: WeakValueDictionary[str, Followed] = WeakValueDictionary()
+        """Journals that are followed, and those that a watch may be about to join."""
+        self._followed: dict[str, Followed] = {}
+        self._keys: dict[int, str] = {}
+        """Jobs by the keys that wake-ups have."""
+        self._moved: set[str] = set()
+        """Journals that are to be looked at."""
+        self._new: set[str] = set()
+        """Journals that are followed and have not been looked at since that is stored."""
+        self._wake = Wake()
+
+    def find(self, job_id: str, length: int) -> Followed:
+        """Return the journal of another node's job; it has `length` entries at least."""
+        followed = self._known.get(job_id)
+        if followed is None:
+            followed = Followed(job_id, self._joined, self._left, length, hinted=length)
+            self._known[job_id] = followed
+        followed.length = max(followed.length, length)
+        return followed
+
+    def _joined(self, followed: Followed) -> None:
+        self._followed[followed.job_id] = followed
+        group = self._core.store.put(Follow(followed.job_id))
+        group.then(partial(self._begun, followed.job_id))
+
+    def _begun(self, job_id: str) -> None:
+        self._new.add(job_id)
+        self._wake.set()
+
+    def _left(self, followed: Followed) -> None:
+        del self._followed[followed.job_id]
+        if followed.key is not None:
+            self._keys.pop(followed.key, None)
+        self._new.discard(followed.job_id)
+        self._core.store.put(Unfollow(followed.job_id))
+
+    def refuse_if_full(self) -> None:
+        """Refuse to follow another journal if there are too many.
+
+        Raises:
+            InternalError: the limit is reached.
+        """
+        most = self._core.limits.followed_jobs
+        if len(self._followed) >= most:
+            raise limit_hit("followed_jobs", most, what_helps="try again when a job has ended")
+
+    # -- figures
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    @property
+    def most_owed(self) -> int:
+        """How many entries the session that is furthest behind is owed of one journal."""
+        return max((followed.owed for followed in self._followed.values()), default=0)
+
+    # -- looking
+
+    async def run(self) -> None:
+        """Give the sessions hints, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._be_woken, name="wake-ups")
+            seconds = self._core.limits.follow_seconds
+            all_due = trio.current_time() + seconds
+            while True:
+                with trio.move_on_at(all_due if self._followed else math.inf):
+                    await self._wake.wait()
+                moved, self._moved = self._moved, set()
+                by = "notify"
+                if trio.current_time() >= all_due:
+                    all_due = trio.current_time() + seconds
+                    moved = {job_id for job_id, each in self._followed.items() if not each.finished}
+                    by = "poll"
+                await self._look_if_possible(moved, by)
+
+    async def _be_woken(self) -> None:
+        while True:
+            keys = await self._follows.moved()
+            if keys is not None and keys <= self._keys.keys():
+                self._moved |= {self._keys[key] for key in keys}
+            else:
+                self._moved |= self._followed.keys()
+            self._wake.set()
+
+    async def _look_if_possible(self, job_ids: set[str], by: str) -> None:
+        new, self._new = self._new, set()
+        try:
+            if await self._look(job_ids | new):
+                self._core.metrics.wakes[by] += 1
+        except StoreError as error:
+            self._new |= new & self._followed.keys()
+            log.warning("journals of other nodes cannot be read", extra={"error": str(error)})
+
+    async def _look(self, job_ids: set[str]) -> bool:
+        """Look at these journals; return whether they have entries that were not known."""
+        looked_at = [self._followed[job_id] for job_id in job_ids & self._followed.keys()]
+        if not looked_at:
+            return False
+        before = {followed: followed.length for followed in looked_at}
+        extents = await self._follows.extents([followed.job_id for followed in looked_at])
+        for followed in looked_at:
+            self._learn(followed, extents.get(followed.job_id))
+        await self._hint(looked_at)
+        return any(followed.length > length for followed, length in before.items())
+
+    def _learn(self, followed: Followed, extent: Extent | None) -> None:
+        job = self._jobs.live.get(followed.job_id)
+        if job is not None:
+            followed.become(job.journal)  # this node goes on with it, after the end of another one
+        elif extent is None:
+            followed.become(None)  # which the sessions are told when they read
+        else:
+            followed.learn(extent)
+            self._keys[extent.key] = followed.job_id
+
+    async def _hint(self, looked_at: Sequence[Followed]) -> None:
+        """Read what the sessions take hints of, and give them."""
+        while wanted := _wanted(looked_at):
+            try:
+                owed = await self._core.store.owed(wanted, READ_ENTRIES, READ_BYTES)
+            except JournalTrimmed as gone:
+                self._known[gone.job_id].fall_behind()
+                continue
+            await self._hear()
+            for job_id, entry in owed:
+                followed = self._followed.get(job_id)
+                if followed is not None:
+                    followed.hint(entry)
+            if not owed:
+                return
+
+
+def _wanted(looked_at: Sequence[Followed]) -> Mapping[str, int]:
+    """Return from where to read each journal that has entries to be hinted at."""
+    first = {followed.job_id: followed.next_hint() for followed in looked_at}
+    return {job_id: index for job_id, index in first.items() if index is not None}

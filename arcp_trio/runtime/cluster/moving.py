@@ -1,0 +1,175 @@
+"""Sessions that every node can take: they are parked at none of them, and can be stolen."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from arcp_trio.runtime.session.parking import Parking, Unparked
+from arcp_trio.runtime.session.record import Record
+from arcp_trio.runtime.tasks import first_of
+from arcp_trio.store.writes import ReleaseSession, TakeSession
+from arcp_trio.wire.errors import InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.parking import Check
+    from arcp_trio.runtime.session.session import Session
+    from arcp_trio.store.shared import Moves, SessionPlace
+
+log = logging.getLogger(__name__)
+
+BUSY_SECONDS: Final = 5.0
+"""How much longer a node has that says that it is about to let go of a session."""
+
+LOOK_SECONDS: Final = 0.05
+"""Pause between two looks at where a session is."""
+
+TRIES: Final = 20
+"""How often to go for a session that other nodes take and release meanwhile."""
+
+
+class SharedParking(Parking):
+    """Takes sessions out of the store, and from other nodes, which are asked to let go of them.
+
+    A node that does not answer has its session stolen. Whatever it still writes of the session is
+    refused, and so it notices.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        jobs: Jobs,
+        moves: Moves,
+        me: int,
+        ask_to_release: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        """Take sessions for node `me`.
+
+        `ask_to_release` asks the node of a session to let go of it, and returns whether it has; it
+        may never return.
+        """
+        super().__init__(core, jobs)
+        self._moves = moves
+        self._me = me
+        self._ask_to_release = ask_to_release
+        self._silent: dict[int, int | None] = {}
+        """The nodes that did not answer, and how many signs of life each had given by then."""
+
+    def __len__(self) -> int:
+        return 0
+
+    async def is_elsewhere(self, session_id: str) -> bool:
+        place = await self._moves.place(session_id)
+        return place is None or place.node != self._me
+
+    async def park(self, session: Session) -> None:
+        now, window = trio.current_time(), self._core.limits.resume_window_seconds
+        seconds = window if session.window_ends is None else max(0.0, session.window_ends - now)
+        group = self._core.store.put(ReleaseSession(session.id, seconds))
+        await group.committed()
+        if session.id not in group.refused:  # else another node has it
+            log.debug("session parked", extra=session.facts | {"seconds": round(seconds, 3)})
+
+    def park_all(self, principals: Mapping[str, str]) -> None:
+        """Do nothing: what a node leaves behind is parked in the store."""
+
+    def drop_due(self) -> float:
+        """Do nothing: the store drops the sessions whose windows are over, by its own clock."""
+        return trio.current_time() + self._core.limits.resume_window_seconds
+
+    async def take(self, session_id: str, check: Check) -> Unparked | None:
+        core = self._core
+        row = await core.store.for_principal("", urgent=True).session(session_id)
+        if row is None:
+            return None
+        await check(Record(core.store, core.limits, row))
+        try:
+            was = await self._fetch(session_id)
+            if was is None:
+                return None
+            # Only now is it certain that nobody else changes it.
+            row = await core.store.for_principal(row.principal, urgent=True).session(session_id)
+            assert row is not None, "what is this node's is stored"
+            untold = await self._moves.untold(session_id)
+        except BaseException:
+            # It is refused, unless the session has become this node's.
+            core.store.put(ReleaseSession(session_id, core.limits.resume_window_seconds))
+            raise
+        ends = None if was.seconds is None else trio.current_time() + was.seconds
+        return Unparked(row, ends, untold)
+
+    # -- making it this node's
+
+    async def _fetch(self, session_id: str) -> SessionPlace | None:
+        """Make a session this node's; return where it was, or None if it is gone.
+
+        Raises:
+            InternalError: other nodes are after it, too.
+        """
+        for _ in range(TRIES):
+            place = await self._moves.place(session_id)
+            if place is None or place.over:
+                return None
+            if place.node is None:
+                mine = await self._take_parked(session_id)
+            elif place.node == self._me:
+                await self._core.store.flushed()  # its release is on its way
+                mine = False
+            else:
+                mine = await self._take_from(place.node, place, session_id)
+            if mine:
+                return place
+            await trio.sleep(LOOK_SECONDS)
+        raise InternalError("the session is being resumed elsewhere: try again")
+
+    async def _take_parked(self, session_id: str) -> bool:
+        group = self._core.store.put(TakeSession(session_id))
+        await group.committed()
+        return session_id not in group.refused
+
+    async def _take_from(self, node: int, place: SessionPlace, session_id: str) -> bool:
+        """Have a node let go of its session, or else steal it; return whether it was stolen."""
+        if self._silent.get(node, -1) != place.beats and await self._released(
+            node, place, session_id
+        ):
+            return False  # it is parked now, for anyone to take
+        stolen = await self._moves.steal(session_id, node)
+        if stolen:
+            log.warning("session stolen", extra={"session_id": session_id, "from_node": node})
+        return stolen
+
+    async def _released(self, node: int, place: SessionPlace, session_id: str) -> bool:
+        """Ask a node to let go of a session; return whether it has within its time."""
+        answers: list[bool] = []
+
+        async def ask() -> None:
+            answers.append(await self._ask_to_release(session_id))
+
+        # It may be about to park the session by itself, and then finds no command.
+        look = partial(self._let_go, node, session_id)
+        with trio.move_on_after(self._core.limits.release_seconds) as patience:
+            await first_of(ask, look)
+        if patience.cancelled_caught:
+            self._silent[node] = place.beats
+            return False
+        self._silent.pop(node, None)
+        if answers == [False]:
+            with trio.move_on_after(BUSY_SECONDS) as patience:
+                await look()
+        return not patience.cancelled_caught
+
+    async def _let_go(self, node: int, session_id: str) -> None:
+        """Wait until a session is not that node's any longer."""
+        while True:
+            place = await self._moves.place(session_id)
+            if place is None or place.node != node:
+                return
+            await trio.sleep(LOOK_SECONDS)

@@ -1,0 +1,40 @@
+"""What a node reads of the journals that other nodes write, besides their entries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from arcp_trio.store.postgres._schema import Database
+from arcp_trio.store.shared import Extent
+
+_EXTENTS: Final = """SELECT job_id, jid, trace_id, finished_at IS NOT NULL,
+    CASE WHEN finished_at IS NOT NULL THEN length ELSE coalesce(
+        (SELECT last_index + 1 FROM journal WHERE journal.jid = job.jid
+            ORDER BY last_index DESC LIMIT 1), base) END
+    FROM job WHERE job_id = ANY(%s)"""
+
+_CURSORS: Final = """SELECT job_id, cursor FROM session
+    JOIN watch ON watch.sid = session.sid JOIN job ON job.jid = watch.jid
+    WHERE session.session_id = %s AND session.node <> %s AND job_id = ANY(%s)"""
+
+
+def extents(db: Database, job_ids: Collection[str]) -> Mapping[str, Extent]:
+    """Read how far journals go; see `Follows.extents`."""
+    rows: Iterable[tuple[str, int, str, bool, int]] = db.execute(_EXTENTS, ([*job_ids],)).fetchall()
+    return {
+        job_id: Extent(key=jid, trace_id=trace_id, length=length, finished=finished)
+        for job_id, jid, trace_id, finished, length in rows
+    }
+
+
+def cursor_elsewhere(db: Database, me: int, job_ids: Sequence[str], session_id: str) -> int | None:
+    """Read how far a session has come that another node than `me` has awake.
+
+    See `Follows.cursor_elsewhere`.
+    """
+    rows: Iterable[tuple[str, int]] = db.execute(_CURSORS, (session_id, me, [*job_ids])).fetchall()
+    cursors = dict(rows)
+    if job_ids[0] in cursors:
+        return cursors[job_ids[0]]
+    return 0 if cursors else None

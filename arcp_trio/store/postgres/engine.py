@@ -1,0 +1,205 @@
+"""The store in a PostgreSQL database: its writer and its housekeeping."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from typing import Final
+
+import psycopg
+import trio
+
+from arcp_trio.store.errors import StoreError
+from arcp_trio.store.housekeeping import Housekeeping
+from arcp_trio.store.interface import Store
+from arcp_trio.store.postgres import _checks, _nodes
+from arcp_trio.store.postgres._address import address_of
+from arcp_trio.store.postgres._cleaning import clean_piece
+from arcp_trio.store.postgres._connections import DatabaseThread, Membership, set_up
+from arcp_trio.store.postgres._errors import FENCED
+from arcp_trio.store.postgres._retention import expire
+from arcp_trio.store.postgres._schema import Database
+from arcp_trio.store.postgres._wake_ups import WakeUps
+from arcp_trio.store.postgres._writing import Committed, GroupPipeline
+from arcp_trio.store.postgres.reader import READERS, PostgresReader, ReadLines
+from arcp_trio.store.postgres.sharing import PostgresShared
+from arcp_trio.store.writes import Expire, Write
+from arcp_trio.version import __version__
+
+log = logging.getLogger(__name__)
+
+ROUND_PIECES: Final = 32
+"""Pieces of cleaning in a round."""
+
+IDLE_SECONDS: Final = 5.0
+"""How long housekeeping waits for a change: other nodes leave something to clean, too."""
+
+CLOSE_SECONDS: Final = 10.0
+"""How long leaving the other nodes may take."""
+
+
+class PostgresStore(PostgresReader, Store):
+    """Keeps everything in a PostgreSQL database, which the runtimes of several machines can share.
+
+    The schema has to be there: `arcp-trio store init` makes it. Each start of a runtime is a new
+    node. What was stored survives the end of any node and, by default, a loss of power.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        schema: str = "arcp",
+        node: str | None = None,
+        synchronous: bool = True,
+    ) -> None:
+        """Make a store in a schema of the database that `dsn` names.
+
+        Args:
+            dsn: a URL such as `postgresql://role@host:port/database`, or libpq's words. Connections
+                to other machines are encrypted, and the server's certificate is checked, unless
+                `sslmode` says otherwise.
+            schema: the schema that has the tables.
+            node: the node's name. A node that has the name already is fenced, and this one goes on
+                with what it had. By default, the machine's name and a random part.
+            synchronous: whether a group is synced before anything of it is told. If not, a crash of
+                the server loses the last moments.
+        """
+        super().__init__()
+        name = node or f"{socket.gethostname()}-{secrets.token_hex(3)}"
+        self._membership = Membership(address_of(dsn, schema), synchronous, name)
+        self._lines = ReadLines()
+        self.durable = synchronous
+        self._writer = DatabaseThread(self._membership, "writer", standstill=True)
+        self._readers = [DatabaseThread(self._membership, f"reader {n}") for n in range(READERS)]
+        self._between = DatabaseThread(self._membership, "between nodes")
+        self._wake_ups = WakeUps(self._membership, self._between)
+        self.shared: PostgresShared = PostgresShared(
+            self._membership, self._between, self, self._wake_ups
+        )
+        self._committed = 0
+        """Number of the last group that is known to be stored."""
+        self._in_doubt = False
+        """The last try to store a group seemed to fail, and may not have."""
+        self._housekeeping = Housekeeping(self._clean, idle_seconds=IDLE_SECONDS)
+
+    @property
+    def outlasts_process(self) -> bool:
+        """Whether what is stored survives the end of the process: under each setting."""
+        return True
+
+    # -- opening and closing
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[None]:
+        with ExitStack() as threads:
+            for thread in (self._writer, *self._readers, self._between):
+                threads.enter_context(thread)
+            await self._open()
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._housekeeping.run, name="store housekeeping")
+                    nursery.start_soon(self._wake_ups.run, name="store wake-ups")
+                    yield
+                    nursery.cancel_scope.cancel(reason="the store is being closed")
+            finally:
+                self._lines.idle.clear()
+
+    async def _open(self) -> None:
+        address = self._membership.address
+        writer = await self._writer.run(self._join)
+        pids = [await reader.run(_process) for reader in self._readers]
+        _checks.check_pooling([writer, *pids], address)
+        self._lines.node = self._membership.node
+        self._lines.idle.extend(self._readers)
+        self._housekeeping.wake()
+
+    def _join(self, db: Database) -> int:
+        """Become a node; return the number of the server's process."""
+        membership = self._membership
+        address = membership.address
+        _checks.check_server(db, address)
+        _checks.check_writable(db, address)
+        _checks.check_schema(db, address)
+        _checks.check_rights(db, address)
+        _checks.warn_of_losses(db, address)
+        membership.node, self._committed = _nodes.join(
+            db, address, membership.name, __version__, self.shared.resume_window_seconds
+        )
+        set_up(db, membership)
+        return _process(db)
+
+    # -- writing
+
+    async def _commit(self, writes: Sequence[Write]) -> frozenset[str]:
+        expiries = [write for write in writes if isinstance(write, Expire)]
+        committed = Committed()
+        if len(writes) > len(expiries):
+            committed = await self._writer.run(lambda db: self._store_group(db, writes))
+            self._wake_ups.moved_at(committed.moved)
+            self._wake_ups.asked_at(committed.commanded)
+        for write in expiries:
+            await self._expire(write)
+        self._housekeeping.wake()
+        return committed.refused
+
+    def _store_group(self, db: Database, writes: Sequence[Write]) -> Committed:
+        number = self._committed + 1
+        doubtful, self._in_doubt = self._in_doubt, True
+        group = GroupPipeline(db, self._membership.node, self._writer.let_loop_go_on)
+        try:
+            committed = group.store(writes, number)
+        except psycopg.Error as error:
+            if error.sqlstate != FENCED:
+                raise
+            self._look_why_fenced(db, number, doubtful=doubtful)
+            committed = group.found_stored(writes)
+        self._committed, self._in_doubt = number, False
+        return committed
+
+    def _look_why_fenced(self, db: Database, number: int, *, doubtful: bool) -> None:
+        """Return if the group is stored already.
+
+        Raises:
+            Fenced: it is not, and never will be.
+        """
+        membership = self._membership
+        row = db.execute(
+            "SELECT committed FROM node WHERE node = %s AND state <> 'gone'", (membership.node,)
+        ).fetchone()
+        if row is None:
+            raise membership.fence("other nodes go on with what it had")
+        if row[0] != number or not doubtful:
+            raise membership.fence("the database has forgotten what this node has stored")
+        # A wait for a standby that was cut off has stored the group without it. This waits for all.
+        db.execute("UPDATE node SET at = at WHERE node = %s", (membership.node,))
+
+    async def _expire(self, write: Expire) -> None:
+        """Give up what is past its retention, or leave it to the next expiry."""
+        try:
+            await self._writer.transact(lambda db: expire(write, db))
+        except StoreError as error:
+            log.warning("nothing can be given up for now", extra={"error": str(error)})
+
+    # -- housekeeping
+
+    async def _clean(self) -> bool:
+        """Delete what was given up; return whether there is more."""
+        for _ in range(ROUND_PIECES):
+            if not await self._clean_piece():
+                return False
+        return True
+
+    async def _clean_piece(self) -> bool:
+        return await self._try(lambda db: clean_piece(db, self._membership.node))
+
+
+def _process(db: Database) -> int:
+    """Return the number of the server's process, as the server knows it."""
+    row = db.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    number: int = row[0]
+    return number

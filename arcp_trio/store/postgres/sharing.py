@@ -1,0 +1,87 @@
+"""What a node does and knows as one of several, on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+
+from arcp_trio.store.postgres import _commands, _following, _holdings, _moving
+from arcp_trio.store.postgres._connections import DatabaseThread, Membership
+from arcp_trio.store.postgres._wake_ups import WakeUps
+from arcp_trio.store.postgres.nodes import PostgresNodes
+from arcp_trio.store.postgres.reader import PostgresReader
+from arcp_trio.store.shared import (
+    Extent,
+    Holding,
+    OpenCommand,
+    SessionPlace,
+    Shared,
+    UntoldJob,
+)
+
+
+class PostgresShared(PostgresNodes, Shared):
+    """What a node does and knows as one of several; each method is as `Shared` says."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        line: DatabaseThread,
+        reader: PostgresReader,
+        wake_ups: WakeUps,
+    ) -> None:
+        """Make it for a node that is yet to join.
+
+        Args:
+            membership: the node.
+            line: the connection for what goes from node to node, wake-ups included.
+            reader: reads what has no owner.
+            wake_ups: between the nodes.
+        """
+        super().__init__(membership, line)
+        self._reader = reader
+        self._wake_ups = wake_ups
+
+    # -- commands
+
+    async def open_commands(self) -> Sequence[OpenCommand]:
+        return await self._reader.read(_commands.open_commands, self.node)
+
+    async def answers(self) -> Mapping[int, bytes]:
+        return await self._reader.read(_commands.answers, self.node)
+
+    async def asked(self) -> None:
+        await self._wake_ups.asked()
+
+    async def submitters(self, job_id: str) -> frozenset[str]:
+        return await self._reader.read(_commands.submitters, job_id)
+
+    # -- journals of other nodes
+
+    async def moved(self) -> frozenset[int] | None:
+        return await self._wake_ups.moved()
+
+    async def extents(self, job_ids: Collection[str]) -> Mapping[str, Extent]:
+        return await self._reader.read(_following.extents, job_ids)
+
+    async def cursor_elsewhere(self, job_ids: Sequence[str], session_id: str) -> int | None:
+        return await self._reader.read(_following.cursor_elsewhere, self.node, job_ids, session_id)
+
+    # -- sessions that move
+
+    async def place(self, session_id: str) -> SessionPlace | None:
+        return await self._reader.read(_moving.place, session_id)
+
+    async def steal(self, session_id: str, node: int) -> bool:
+        address, me = self._membership.address, self.node
+        return await self._line.run(
+            partial(_moving.steal, address=address, session_id=session_id, node=node, me=me)
+        )
+
+    async def untold(self, session_id: str) -> Sequence[UntoldJob]:
+        return await self._reader.read(_moving.untold, session_id)
+
+    # -- what principals have
+
+    async def held_elsewhere(self) -> Mapping[str, Holding]:
+        return await self._reader.read(_holdings.held_elsewhere, self.node)

@@ -1,0 +1,161 @@
+"""`store init`, `check` and `migrate`, and `nodes`, at a real PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Generator
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+
+from tests.cli.processes import Starter
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+
+@pytest.fixture
+def role(database: str) -> Generator[str]:
+    """The name of a role that does not exist yet, and not after the test."""
+    name = f"node_{uuid.uuid4().hex}"
+    yield name
+    with psycopg.connect(database) as db:
+        if db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,)).fetchone():
+            db.execute(f"DROP OWNED BY {name}")
+            db.execute(f"DROP ROLE {name}")
+
+
+def as_role(database: str, role: str) -> str:
+    """Return the database's URL for a role."""
+    parts = urlsplit(database)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{role}@{host}"))
+
+
+def done(start: Starter, *arguments: str, **environment: str) -> tuple[int, str, str]:
+    """Run a command to its end."""
+    return start(*arguments, environment=environment).end()
+
+
+def test_a_schema_is_made_and_found_good(start: Starter, database: str, role: str) -> None:
+    """After `init`, `check` finds nothing wrong for the role of the nodes, which has no more."""
+    code, out, err = done(start, "store", "init", "--store", database, "--role", role)
+    assert (code, err) == (0, "")
+    assert "schema arcp made" in out
+    assert f"role {role} may use it" in out
+    code, out, err = done(start, "store", "check", ARCP_STORE=as_role(database, role))
+    assert (code, err) == (0, ""), out
+    lines = out.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["ok", about] for about in ("server", "writes", "role", "commits", "clock", "connections")
+    ]
+    assert done(start, "store", "init", "--store", database) == (
+        0,
+        f"schema arcp is in {place(database)} already, version 1\n",
+        "",
+    )
+    with psycopg.connect(as_role(database, role), autocommit=True) as node:
+        for forbidden in ("CREATE TABLE arcp.more ()", "UPDATE arcp.schema SET version = 9"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                node.execute(forbidden)
+
+
+def place(database: str) -> str:
+    """Return how messages name a database: without user and password."""
+    with psycopg.connect(database) as db:
+        return f"{db.info.host}:{db.info.port}/{db.info.dbname}"
+
+
+def test_what_is_wrong_is_said(start: Starter, database: str, role: str) -> None:
+    """A role without privileges, and commits that are not synced, are found."""
+    assert done(start, "store", "init", "--store", database, "--role", role)[0] == 0
+    with psycopg.connect(database) as db:
+        db.execute(f"REVOKE INSERT ON arcp.job FROM {role}")
+        db.execute(f"ALTER ROLE {role} SET synchronous_commit = off")
+    code, out, err = done(start, "store", "check", "--store", as_role(database, role))
+    assert (code, err) == (1, "")
+    wrong = [line for line in out.splitlines() if line.startswith("WRONG")]
+    assert [line.split()[1] for line in wrong] == ["role", "commits"]
+    assert f"the role {role} may not read and write job; " in wrong[0]
+    assert f"run `arcp-trio store init --role {role}`" in wrong[0]
+
+
+def test_a_database_without_a_store(start: Starter, database: str) -> None:
+    """Without a schema, `check`, `migrate` and `nodes` name the command that makes it."""
+    for words in (("store", "check"), ("store", "migrate"), ("nodes",)):
+        code, out, err = done(start, *words, "--store", database)
+        assert (code, out) == (1, "")
+        advice = "has no schema arcp: make it with `arcp-trio store init`"
+        assert err == f"arcp-trio: {place(database)} {advice}\n"
+
+
+def test_a_schema_of_something_else(start: Starter, database: str) -> None:
+    """`init` adds nothing to a schema in which something else has tables."""
+    with psycopg.connect(database) as db:
+        db.execute("CREATE SCHEMA arcp CREATE TABLE precious ()")
+    code, out, err = done(start, "store", "init", "--store", database)
+    assert (code, out) == (1, "")
+    assert err == "arcp-trio: schema arcp is not a store's: it has precious\n"
+
+
+def test_a_schema_of_a_newer_version(start: Starter, database: str) -> None:
+    """A newer schema is neither migrated nor found good."""
+    assert done(start, "store", "init", "--store", database)[0] == 0
+    assert "has version 1 already" in done(start, "store", "migrate", "--store", database)[1]
+    with psycopg.connect(database) as db:
+        db.execute("UPDATE arcp.schema SET version = 99, oldest_writer = 99")
+    code, _, err = done(start, "store", "migrate", "--store", database)
+    assert code == 1
+    assert "has version 99" in err
+    code, _, err = done(start, "store", "check", "--store", database)
+    assert code == 1
+    assert "of version 99" in err
+
+
+def test_nodes_are_listed(start: Starter, database: str) -> None:
+    """Nodes are listed by name, with what they have; those that are gone only with --all."""
+    assert done(start, "store", "init", "--store", database)[0] == 0
+    with psycopg.connect(database) as db:
+        db.execute(
+            "INSERT INTO arcp.node (name, state, version) VALUES"
+            " ('b', 'draining', '1'), ('a', 'up', '2'), ('a', 'gone', '1')"
+        )
+    code, out, _ = done(start, "nodes", "--store", database)
+    heading, *rows = (line.split() for line in out.splitlines())
+    assert code == 0
+    assert heading[:4] == ["NAME", "NODE", "STATE", "VERSION"]
+    assert [(row[0], row[2], row[3]) for row in rows] == [("a", "up", "2"), ("b", "draining", "1")]
+    shown = done(start, "nodes", "--all", "--json", ARCP_STORE=database)[1].splitlines()
+    nodes = [json.loads(line) for line in shown]
+    assert [(node["name"], node["state"]) for node in nodes] == [
+        *(("a", "up"), ("a", "gone"), ("b", "draining"))
+    ]
+    assert all((node["sessions"], node["jobs"]) == (0, 0) for node in nodes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("store", "init"), "no database: give --store URL, or set ARCP_STORE"),
+        (("nodes",), "no database: give --store URL, or set ARCP_STORE"),
+        (("store", "drop"), "drop is not an action: init, check, migrate"),
+        (("store", "check", "--role", "x"), "--role belongs to init"),
+    ],
+)
+def test_what_cannot_be_asked(start: Starter, arguments: tuple[str, ...], said: str) -> None:
+    """A wrong use is one line, with exit code 2."""
+    assert done(start, *arguments) == (2, "", f"arcp-trio: {said}\n")
+
+
+def test_a_database_that_is_not_there(start: Starter) -> None:
+    """What cannot be reached is named without the password, which is not to be given so."""
+    url = "postgresql://arcp:s3cret@127.0.0.1:1/arcp"
+    code, out, err = done(start, "store", "check", "--store", url)
+    assert (code, out) == (1, "")
+    warning, line = err.splitlines()
+    assert warning == (
+        "arcp-trio: the password is seen in the list of processes; ARCP_STORE keeps it"
+    )
+    assert line.startswith("arcp-trio: 127.0.0.1:1/arcp: the server cannot be reached")
+    assert "s3cret" not in err

@@ -1,0 +1,89 @@
+"""Idempotency keys that come at several nodes: one key, one job."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import trio
+
+from arcp_trio import DuplicateKey, Limits
+from tests.cluster.side_by_side import NodeHere, nodes_over
+from tests.credentials.upstream import Upstream
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+SECONDS = 120
+KEYS = 1_000
+ROOMY = Limits(jobs_per_principal=5_000, jobs=5_000)
+
+
+async def test_a_key_that_another_node_has(database: str) -> None:
+    """The same submit at another node is the same job; other parameters are refused."""
+    with trio.fail_after(SECONDS):
+        async with nodes_over(database) as (here, there):
+            peer, other = await here.welcomed(), await there.welcomed()
+            job = await peer.submit("sleeper", 1, idempotency_key="k")
+            again = await other.submit("sleeper", 1, idempotency_key="k")
+            assert again["job_id"] == job["job_id"]
+            with pytest.raises(DuplicateKey):
+                await other.submit("sleeper", 2, idempotency_key="k")
+            await other.send("job.cancel", {"job_id": job["job_id"]})
+            for each in (other, peer):
+                end = await each.until_terminal(job["job_id"])
+                assert end["payload"]["code"] == "CANCELLED"
+
+
+async def test_many_keys_at_three_nodes_at_once(database: str) -> None:
+    """Of the nodes at which a key comes at once, one starts a job, and all promise that one."""
+    jobs: list[list[str]] = [[] for _ in range(KEYS)]
+
+    async def submit_all(node: NodeHere, jobs: list[list[str]]) -> None:
+        peer = await node.welcomed()
+        requests = [
+            await peer.send(
+                "job.submit", {"agent": "echo", "input": key, "idempotency_key": f"k{key}"}
+            )
+            for key in range(KEYS)
+        ]
+        for key, request in enumerate(requests):
+            jobs[key].append((await peer.answer("job.accepted", request))["job_id"])
+        for job_id, *_ in jobs:
+            await peer.until_terminal(job_id)
+
+    with trio.fail_after(SECONDS):
+        async with nodes_over(database, 3, limits=ROOMY) as nodes:
+            async with trio.open_nursery() as nursery:
+                for node in nodes:
+                    nursery.start_soon(submit_all, node, jobs)
+            started = sum(node.runs for node in nodes)
+    assert [len(set(ids)) for ids in jobs] == [1] * KEYS
+    assert len({job_id for ids in jobs for job_id in ids}) == KEYS
+    assert started == KEYS
+    assert Counter(map(len, jobs)) == {3: KEYS}
+
+
+async def test_nothing_is_minted_twice(database: str) -> None:
+    """A key that comes at two nodes at once has credentials minted for it at one of them."""
+    upstream = Upstream()
+    with trio.fail_after(SECONDS):
+        async with nodes_over(database, provisioner=upstream) as nodes:
+            peers = [await node.welcomed() for node in nodes]
+            for number in range(10):
+                requests = [
+                    await peer.send(
+                        "job.submit",
+                        {
+                            "agent": "sleeper",
+                            "lease_request": {"model.use": ["*"]},
+                            "idempotency_key": f"k{number}",
+                        },
+                    )
+                    for peer in peers
+                ]
+                ids = {
+                    (await peer.answer("job.accepted", request))["job_id"]
+                    for peer, request in zip(peers, requests, strict=True)
+                }
+                assert len(ids) == 1
+                assert len(upstream.orders) == number + 1

@@ -1,0 +1,188 @@
+"""Sessions that go from one node to another in PostgreSQL: exactly one has each, and writes it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import psycopg
+import pytest
+import trio
+from msgspec.structs import replace
+
+from arcp_trio import PostgresStore
+from arcp_trio.store.postgres.administering import make_schema
+from arcp_trio.store.records import Mark
+from arcp_trio.store.shared import Shared, UntoldJob
+from arcp_trio.store.writes import (
+    AcceptJob,
+    AppendLog,
+    PutSession,
+    ReleaseSession,
+    RotateToken,
+    TakeSession,
+    Write,
+)
+from tests.store.engines import job_row, running, session_row
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+ENOUGH = 60
+"""Seconds within which everything here ends by far."""
+
+
+@asynccontextmanager
+async def stores(database: str, count: int = 2) -> AsyncGenerator[list[PostgresStore]]:
+    """Run stores of as many nodes over one empty database; the first has a session."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    with trio.fail_after(ENOUGH):
+        async with AsyncExitStack() as stack:
+            found = [
+                await stack.enter_async_context(running(PostgresStore(database, node=f"n{n}")))
+                for n in range(count)
+            ]
+            assert await stored(found[0], PutSession(session_row()))
+            yield found
+
+
+async def stored(store: PostgresStore, write: Write) -> bool:
+    """Store a write; return whether it was not refused."""
+    group = store.put(write)
+    await group.committed()
+    return not group.refused
+
+
+def shared(store: PostgresStore) -> Shared:
+    """Return what a store does as one of several."""
+    assert store.shared is not None
+    return store.shared
+
+
+async def place(store: PostgresStore) -> int | None:
+    """Return the node that has the session."""
+    found = await shared(store).place("S")
+    assert found is not None
+    return found.node
+
+
+def submitted(job_id: str = "J", *, parent: str | None = None) -> AcceptJob:
+    """Return the acceptance of a job, of which the client of the session is yet to be told."""
+    row = replace(job_row(job_id), submitters=frozenset(), request_id=f"request of {job_id}")
+    return AcceptJob(row, None, parent=parent)
+
+
+def batch(row: int = 0) -> AppendLog:
+    """Return a batch of the session's log, with a promise."""
+    mark = Mark(0, row, b',"type":"promise"}')
+    return AppendLog("S", row, [mark], 0, cursors={}, watched=[], ended=[])
+
+
+def told(job_id: str, row: int = 0) -> AppendLog:
+    """Return a batch with which the watch of a job begins."""
+    mark = Mark(0, row, b',"type":"job.accepted"}')
+    return AppendLog("S", row, [mark], 0, cursors={job_id: 0}, watched=[job_id], ended=[])
+
+
+async def test_a_parked_session_is_taken_by_one_node(database: str) -> None:
+    """Of the nodes that want to take a session at once, one gets it."""
+    async with stores(database, 3) as nodes:
+        assert not await stored(nodes[1], TakeSession("S")), "it is not parked"
+        for _ in range(20):
+            owner = await place(nodes[0])
+            (had,) = [node for node in nodes if shared(node).node == owner]
+            assert await stored(had, ReleaseSession("S", 100))
+            groups = [node.put(TakeSession("S")) for node in nodes]
+            for group in groups:
+                await group.committed()
+            assert sorted(len(group.refused) for group in groups) == [0, 1, 1]
+            (taker,) = [n for n, group in zip(nodes, groups, strict=True) if not group.refused]
+            assert await place(nodes[0]) == shared(taker).node
+
+
+async def test_only_the_node_of_a_session_writes_it(database: str) -> None:
+    """Whatever another node writes of a session, parks it with, or accepts in it is refused."""
+    async with stores(database) as (mine, other):
+        writes: list[Write] = [
+            batch(),
+            RotateToken("S", b"fresh", (), frozenset(), "standard"),
+            ReleaseSession("S", 100),
+            submitted(),
+        ]
+        before = await mine.session("S")
+        for write in writes:
+            assert not await stored(other, write), write
+        assert await mine.session("S") == before
+        assert await place(mine) == shared(mine).node
+        assert await mine.job("J") is None
+        for write in (batch(), submitted()):
+            assert await stored(mine, write), write
+
+
+async def test_a_stolen_session_is_the_thiefs(database: str) -> None:
+    """The node that had the session writes no more of it; nobody steals what has moved on."""
+    async with stores(database, 3) as (first, second, third):
+        assert not await shared(second).steal("S", shared(third).node)
+        assert await shared(second).steal("S", shared(first).node)
+        assert not await shared(third).steal("S", shared(first).node)
+        assert not await stored(first, batch())
+        assert await stored(second, batch())
+
+
+async def test_a_session_whose_node_stands_still_within_a_group_is_stolen(database: str) -> None:
+    """A row that is locked is free within moments: the connection that locks it is ended."""
+    async with stores(database) as (first, second):
+        node = shared(first).node
+        with psycopg.connect(database, application_name=f"arcp/{node}") as still:
+            still.execute("SELECT FROM arcp.session WHERE session_id = 'S' FOR NO KEY UPDATE")
+            assert await shared(second).steal("S", node)
+            with pytest.raises(psycopg.OperationalError):
+                still.execute("SELECT 1")
+        assert await place(second) == shared(second).node
+
+
+async def test_the_windows_clock_is_that_of_the_database(database: str) -> None:
+    """Each node reads how long a session can still be resumed; a taken one has no window."""
+    async with stores(database) as (first, second):
+        await stored(first, ReleaseSession("S", 100))
+        found = await shared(second).place("S")
+        assert found is not None
+        assert found.seconds is not None
+        assert 100 - ENOUGH < found.seconds <= 100
+        await stored(second, TakeSession("S"))
+        found = await shared(first).place("S")
+        assert found is not None
+        assert (found.node, found.seconds) == (shared(second).node, None)
+
+
+async def test_a_job_is_untold_until_its_promise_is_in_the_log(database: str) -> None:
+    """A node that takes a session finds the jobs of which the client has yet to be told."""
+    async with stores(database) as (first, second):
+        await stored(first, submitted("J1"))
+        await stored(first, told("J1"))
+        await stored(first, submitted("J2"))
+        await stored(first, submitted("J3", parent="J2"))
+        await shared(second).steal("S", shared(first).node)
+        untold = UntoldJob("J2", job_row("J2").accepted, "request of J2")
+        assert await shared(second).untold("S") == [untold]
+        assert await stored(second, told("J2", row=1))
+        assert await shared(second).untold("S") == []
+
+
+async def test_a_job_is_either_refused_or_found_untold(database: str) -> None:
+    """However a theft and an acceptance meet, no job is accepted of which nobody is told."""
+    async with stores(database) as (first, second):
+        here, there = first, second
+        for n in range(40):
+            owner = shared(here).node
+            untold: list[str] = []
+
+            async def steal(owner: int, there: PostgresStore, untold: list[str], n: int) -> None:
+                await trio.sleep(n % 8 / 2_000)
+                assert await shared(there).steal("S", owner)
+                untold += [job.job_id for job in await shared(there).untold("S")]
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(steal, owner, there, untold, n)
+                accepted = await stored(here, submitted(f"J{n}"))
+            assert accepted == (f"J{n}" in untold)
+            here, there = there, here
