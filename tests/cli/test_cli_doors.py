@@ -253,7 +253,7 @@ def test_probes_and_figures(start: Starter) -> None:
     assert status == 200
     assert "# TYPE arcp_connections gauge" in figures
     assert ask(url, "/metrics", Host="evil.example")[0] == 403
-    assert ask(url, "/")[0] == 404
+    assert ask(url, "/nowhere")[0] == 404
     assert ask(url, "/arcp")[0] == 426
 
 

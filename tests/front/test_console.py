@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
+from typing import Any
 
 import pytest
 import trio
@@ -24,7 +25,7 @@ FILES = {
 }
 
 
-async def asked(head: bytes, method: str = "GET", **door: object) -> Answer:
+async def asked(head: bytes, method: str = "GET", **door: Any) -> Answer:
     """Send a request through a door that has the console, and read the answer."""
     async with trio.open_nursery() as nursery:
         stream = knock(EchoRuntime(nursery), console=Console.load(), **door)
