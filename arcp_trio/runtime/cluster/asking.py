@@ -7,12 +7,13 @@ one that is asked answers together with what it did.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
-from arcp_trio.runtime.cluster.encoding import RELEASE, body_of, kind_of, read_answer
+from arcp_trio.runtime.job.command_rows import RELEASE, body_of, kind_of, read_answer
 from arcp_trio.store.writes import AskNode, DropAnswers
 from arcp_trio.wire.errors import InternalError
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+AGAIN_SECONDS: Final = 1.0
+"""Pause before a node is asked again."""
+
 
 @attrs.frozen(eq=False)
 class _Asked:
@@ -35,11 +39,25 @@ class _Asked:
 class Asker:
     """Asks other nodes, and hands on their answers, each in one step."""
 
-    def __init__(self, store: Store, commands: Commands, command_seconds: float) -> None:
-        """Ask other nodes of `store`, and wait that long for what clients want of their jobs."""
+    def __init__(
+        self,
+        store: Store,
+        commands: Commands,
+        command_seconds: float,
+        timed: Callable[[float], None],
+    ) -> None:
+        """Ask other nodes of a store.
+
+        Args:
+            store: where commands are put.
+            commands: has their answers.
+            command_seconds: how long to wait for what clients want of jobs.
+            timed: called with the seconds that an answer has taken.
+        """
         self._store = store
         self._commands = commands
         self._seconds = command_seconds
+        self._timed = timed
         self._number = 0
         self._asked: dict[int, _Asked] = {}
         """What has no answer yet, by number."""
@@ -75,8 +93,13 @@ class Asker:
         number = self._number
         asked = self._asked[number] = _Asked(told)
         try:
-            self._store.put(AskNode(number, kind, about, body))
-            await asked.answered.wait()
+            began = trio.current_time()
+            while not asked.answered.is_set():
+                # Another node may have the job or the session by now, or there was none before.
+                self._store.put(AskNode(number, kind, about, body))
+                with trio.move_on_after(AGAIN_SECONDS):
+                    await asked.answered.wait()
+            self._timed(trio.current_time() - began)
         finally:
             self._asked.pop(number, None)
 

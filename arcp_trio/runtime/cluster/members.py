@@ -13,10 +13,12 @@ from arcp_trio.runtime.cluster.judging import NodeJudge
 from arcp_trio.runtime.restart import settle
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.errors import Fenced, StoreError
+from arcp_trio.store.nodes import NodeState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from arcp_trio.runtime.cluster.waiting import WaitingJobs
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.durable.beginnings import Beginnings
     from arcp_trio.runtime.job.jobs import Jobs
@@ -38,13 +40,18 @@ CLOCK_SECONDS: Final = 1.0
 class Members:
     """Knows the other nodes by their signs of life, as of this node's last one."""
 
-    def __init__(self, core: Core, jobs: Jobs, beginnings: Beginnings, nodes: Nodes) -> None:
+    def __init__(
+        self, core: Core, jobs: Jobs, beginnings: Beginnings, nodes: Nodes, waiting: WaitingJobs
+    ) -> None:
         self._core = core
+        self._waiting = waiting
         self._jobs = jobs
         self._beginnings = beginnings
         self._nodes = nodes
         self._judge = NodeJudge(nodes.node, core.limits.node_seconds)
         self._newest: RollCall | None = None
+        self._cut_off = False
+        """The last beat did not go through."""
         self._dead: dict[int, NodeRow] = {}
         """Nodes to be adopted."""
         self._adopting: set[int] = set()
@@ -53,24 +60,21 @@ class Members:
     # -- what is known of the others
 
     @property
-    def states(self) -> Mapping[str, int]:
-        """How many nodes there are in each state, this one included."""
-        rows = [] if self._newest is None else self._newest.nodes
-        return Counter(row.state for row in rows)
+    def others_up(self) -> bool:
+        """Whether another node takes sessions and jobs, as far as is known."""
+        rows = [] if self._newest is None or self._cut_off else self._newest.nodes
+        return any(row.state == NodeState.UP and row.node != self._nodes.node for row in rows)
 
     def trouble(self) -> str | None:
         """Return why this node should get no clients now; None if it may."""
         if self._newest is None:
             return "not among the other nodes, yet"
+        if self._cut_off:
+            return "the database does not answer"
         ahead = self._newest.ahead
         if abs(ahead) > CLOCK_SECONDS:
             return f"the clock of this machine is {abs(ahead):.1f} s off that of the database"
         return None
-
-    @property
-    def clock_offset(self) -> float:
-        """How many seconds the database's clock is ahead of this machine's."""
-        return 0.0 if self._newest is None else self._newest.ahead
 
     # -- the life of this node
 
@@ -90,8 +94,11 @@ class Members:
 
     def _see(self, call: RollCall | None) -> None:
         dead = self._judge.dead(call)
+        self._cut_off = call is None
         if call is not None:
             self._newest = call
+            self._core.metrics.nodes = Counter(row.state for row in call.nodes)
+            self._core.metrics.clock_offset = call.ahead
             clock = self._core.clock
             if isinstance(clock, StoreClock):
                 clock.correct(call.ahead)
@@ -111,12 +118,13 @@ class Members:
 
     async def _adopt(self, dead: NodeRow) -> None:
         """Take over from a dead node, unless another node does."""
-        facts = {"node": dead.node, "node_name": dead.name}
+        facts = {"other": dead.name, "number": dead.node}
         try:
             found = await self._take_over(dead, facts)
             if found is not None:
                 log.warning("node is dead, and adopted", extra=facts)
                 self._core.metrics.adoptions += 1
+                found = await self._waiting.sift(found)
                 revived = await settle(self._core, self._jobs, found, "the job's node was lost")
                 await self._beginnings.run(revived)
         except Fenced:
