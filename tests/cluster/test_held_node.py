@@ -36,4 +36,4 @@ async def test_a_node_with_an_agent_that_does_not_stop(
                 with trio.fail_after(SECONDS):
                     assert await older.ended() == 6
             finally:
-                await newer.kill()
+                await newer.kill()  # noqa: ASYNC102 - it is bounded
