@@ -128,7 +128,7 @@ def region_top(shown: Console) -> str:
 
 
 async def submit_many(url: str, count: int) -> str:
-    """Run so many jobs, some at a time, and return the id of the first one."""
+    """Run this number of jobs, some at a time, and return the id of the first one."""
     async with connect(url, token=TOKEN) as client:
         first = await client.submit("echo")
         left = count - 1
