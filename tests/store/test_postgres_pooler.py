@@ -79,9 +79,10 @@ def until_accepting(port: int, process: subprocess.Popen[bytes]) -> None:
 
 async def test_a_pooler_between_transactions(url: str) -> None:
     """PgBouncer's mode of transactions is recognised, before anything is stored through it."""
-    with pooler(url, "transaction") as through, trio.fail_after(SECONDS):
-        with pytest.raises(StoreError, match="use its session mode"):
-            await PostgresStore(through).run()
+    with pooler(url, "transaction") as through:
+        store = PostgresStore(through)
+        with trio.fail_after(SECONDS), pytest.raises(StoreError, match="use its session mode"):
+            await store.run()
 
 
 async def test_a_pooler_between_sessions(url: str) -> None:
