@@ -12,6 +12,7 @@ from arcp_trio.runtime.cluster.obeying import Obeyer
 from arcp_trio.store.writes import AppendLog, Write
 from tests.cluster.counting import counted, counting_nodes, read
 from tests.inside import awake_sessions
+from tests.metrics import scrape
 from tests.reading import close_code
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
@@ -83,6 +84,8 @@ async def test_a_node_that_stands_still_with_numbers_that_are_not_stored(
         rest = await read(again, job)
         assert counted(seen, job) + counted(rest, job) == list(range(60))
         assert stale == list(range(10, 10 + len(stale)))
+        assert scrape(there.runtime)("sessions_moved_total", how="stolen") == 1
+        assert scrape(here.runtime)("refused_writes_total") >= 1
         assert not awake_sessions(here.runtime)
 
 

@@ -224,6 +224,7 @@ class Sessions:
                     forgotten=self.jobs.take_forgotten(wall - SWEEP_SECONDS),
                     bytes_each=core.limits.stored_bytes_per_principal,
                     bytes_total=core.limits.stored_bytes_total,
+                    parked_sessions=core.limits.parked_sessions_per_principal,
                 )
             )
             with trio.move_on_at(min(next_window, trio.current_time() + SWEEP_SECONDS)):
