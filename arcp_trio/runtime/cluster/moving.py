@@ -50,7 +50,7 @@ class SharedParking(Parking):
         jobs: Jobs,
         moves: Moves,
         me: int,
-        ask_to_release: Callable[[str], Awaitable[bool]],
+        ask_to_release: Callable[[str, int], Awaitable[bool]],
     ) -> None:
         """Take sessions for node `me`.
 
@@ -125,7 +125,7 @@ class SharedParking(Parking):
             elif place.node == self._me:
                 await self._core.store.flushed()  # its release is on its way
                 mine = False
-            elif await self._released(place.node, place, session_id):
+            elif await self._released(session_id, place.node, place):
                 how = Move.RELEASED
                 continue  # it is parked now, for anyone to take
             else:
@@ -147,17 +147,17 @@ class SharedParking(Parking):
         await group.committed()
         return session_id not in group.refused
 
-    async def _released(self, node: int, place: SessionPlace, session_id: str) -> bool:
+    async def _released(self, session_id: str, node: int, place: SessionPlace) -> bool:
         """Ask a node to let go of a session; return whether it has within its time."""
         if self._silent.get(node, -1) == place.beats:
             return False
         answers: list[bool] = []
 
         async def ask() -> None:
-            answers.append(await self._ask_to_release(session_id))
+            answers.append(await self._ask_to_release(session_id, place.moves))
 
         # It may be about to park the session by itself, and then finds no command.
-        look = partial(self._let_go, node, session_id)
+        look = partial(self._moved_on, session_id, place.moves)
         with trio.move_on_after(self._core.limits.release_seconds) as patience:
             await first_of(ask, look)
         if patience.cancelled_caught:
@@ -169,10 +169,10 @@ class SharedParking(Parking):
                 await look()
         return not patience.cancelled_caught
 
-    async def _let_go(self, node: int, session_id: str) -> None:
-        """Wait until a session is not that node's any longer."""
+    async def _moved_on(self, session_id: str, moves: int) -> None:
+        """Wait until a session is not where it was when it had moved so often."""
         while True:
             place = await self._moves.place(session_id)
-            if place is None or place.node != node:
+            if place is None or place.node is None or place.moves != moves:
                 return
             await trio.sleep(LOOK_SECONDS)
