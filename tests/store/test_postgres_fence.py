@@ -104,6 +104,8 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "beat": partial(shared.beat, 0.05, lambda _: None, lambda: None),
         "adopt": partial(shared.adopt, dead),
         "nodes": shared.nodes,
+        "leave_jobs": partial(shared.leave_jobs, ["J"]),
+        "take_jobs": partial(shared.take_jobs, ["agent@1"], 1, 600.0),
         "drain": shared.drain,
         "leave": shared.leave,
         "open_commands": shared.open_commands,
@@ -117,7 +119,7 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "held_elsewhere": shared.held_elsewhere,
     }
     # These have values, or wait for a sign of other nodes.
-    others = {"node", "name", "asked", "moved"}
+    others = {"node", "name", "signing_key", "asked", "moved"}
     assert Reads.__abstractmethods__ | Shared.__abstractmethods__ == others | set(found)
     return found
 
