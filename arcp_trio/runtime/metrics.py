@@ -47,11 +47,11 @@ class Move(enum.StrEnum):
     """How a session has come to a node."""
 
     TAKEN = "taken"
-    """It was parked."""
+    """No node had it awake."""
     RELEASED = "released"
-    """Its node has let go of it when it was asked."""
+    """The node that had it has let go of it when it was asked."""
     STOLEN = "stolen"
-    """Its node has not."""
+    """The node that had it has not."""
 
 
 OTHER: Final = "other"
