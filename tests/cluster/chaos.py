@@ -41,7 +41,7 @@ class Chaos:
         }
 
     async def run(self, faults: int) -> None:
-        """Do so many faults, each to a node to which nothing is being done."""
+        """Do this number of faults, each to a node to which nothing is being done."""
         async with trio.open_nursery() as nursery:
             for _ in range(faults):
                 node = self._chance.choice(await self._free())
