@@ -61,6 +61,11 @@ error that says that it may be tried again. If no token is given, one is made fo
 address is in DIR/address. The client commands find both there.
 {serve.TOKENS_VARIABLE}="p=t,p2=t2" in the environment gives tokens, too.
 
+With --store, jobs, events and sessions are in a PostgreSQL that `{PROGRAM} store init` has
+prepared. Several runtimes share it, and clients go from one to the other. No token is kept.
+{defaults.STORE_VARIABLE} in the environment stands in for --store: no list of processes shows a
+password there. Exit code 6 says that the others have taken this runtime for dead, and go on.
+
 A configuration file has the same options, with _ for -, and the limits of arcp_trio.Limits:
 
   [serve]
@@ -177,7 +182,7 @@ COMMANDS: Final = (
         notes=_SERVE_NOTES,
         declared=serve.CommandLine,
         values=dict,
-        exclusive=serve.MEMORY_OR_DATA,
+        exclusive=serve.KEPT_IN,
     ),
     ConsoleCommand(
         name="submit",

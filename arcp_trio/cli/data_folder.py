@@ -104,7 +104,9 @@ def kept_address(folder: str | Path) -> str | None:
     return text or None
 
 
-def unusable_store(error: StoreError) -> CommandError:
+def unusable_store(error: StoreError, *, in_folder: bool = True) -> CommandError:
     """Return the failure that says why the store cannot be used, and what to do."""
     said = " ".join(str(error).split())
+    if not in_folder:
+        return CommandError(said)  # what helps is part of it
     return CommandError(f"{said}; {_ADVICE.get(type(error), _OTHER_ADVICE)}")

@@ -24,6 +24,8 @@ class ExitCode(IntEnum):
     """The job was cancelled."""
     TIMED_OUT = 5
     """The job timed out."""
+    FENCED = 6
+    """Other nodes have taken this one for dead, and go on without it."""
     INTERRUPTED = 130
     """Ctrl-C ended the command."""
 

@@ -36,6 +36,17 @@ def set_up(
             logging.getLogger(name).setLevel(logging.WARNING)
 
 
+def name_node(name: str) -> None:
+    """Have each line of the log name the node, unless it names one by itself."""
+
+    def add(record: logging.LogRecord) -> bool:
+        record.__dict__.setdefault("node", name)
+        return True
+
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(add)
+
+
 def _write_whole_lines(stream: TextIO) -> None:
     """Make a stream write UTF-8, and only whole lines, also if they are printed in pieces."""
     if isinstance(stream, io.TextIOWrapper):

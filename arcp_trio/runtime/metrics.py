@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import attrs
@@ -80,6 +80,10 @@ class Metrics:
     """Calls of durable jobs' agents after a restart."""
     adoptions: int = 0
     """How often this node has taken over from a dead one."""
+    nodes: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    """Nodes by state, as this one has seen them last."""
+    clock_offset: float = 0.0
+    """Seconds that the clock of the shared store was seen to be ahead of this machine's."""
     refusals: dict[str, int] = attrs.field(
         factory=lambda: dict.fromkeys(sorted([*CODES, OTHER]), 0)
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.job.written import OtherJournals
     from arcp_trio.runtime.ledger import Ledger
-    from arcp_trio.runtime.metrics import Histogram
+    from arcp_trio.runtime.metrics import Histogram, Metrics
     from arcp_trio.runtime.session.sessions import Sessions
     from arcp_trio.runtime.usage import Usages
 
@@ -128,10 +128,31 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
         "Credentials that are not revoked, including those of running jobs.",
         jobs.revoker.outstanding,
     )
+    if core.store.shared is not None:
+        yield from _nodes(core.metrics)
     if jobs.other_journals is not None:
         yield from _followed(core, jobs.other_journals)
     yield from _family(
         "arcp_build_info", "gauge", "The version of the runtime.", [({"version": core.version}, 1)]
+    )
+
+
+def _nodes(metrics: Metrics) -> Iterator[str]:
+    yield from _family(
+        "arcp_nodes",
+        "gauge",
+        "Nodes that share the store, as this one has seen them last.",
+        _by("state", {state: metrics.nodes.get(state, 0) for state in ("up", "draining")}),
+    )
+    yield from _counter(
+        "arcp_adoptions_total",
+        "How often this node has taken over from a dead one.",
+        metrics.adoptions,
+    )
+    yield from _gauge(
+        "arcp_clock_offset_seconds",
+        "Seconds that the clock of the database is ahead of this machine's.",
+        metrics.clock_offset,
     )
 
 

@@ -102,6 +102,8 @@ class Runtime:
         self.agent = self.agents.agent
         """Registers the function below as an agent; see `Agents.agent`."""
         self.limits = (limits or Limits()).within(store.most_bytes)
+        if store.shared is not None:
+            store.shared.resume_window_seconds = self.limits.resume_window_seconds
         self._core = Core(
             name=name,
             version=__version__,

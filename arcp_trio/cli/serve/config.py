@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Final, cast
 import attrs
 
 from arcp_trio.authority.ceiling import Ceiling
+from arcp_trio.cli.defaults import STORE_VARIABLE
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.options import flag_of, options_of
 from arcp_trio.cli.serve.ceilings import read_ceilings
-from arcp_trio.cli.serve.options import EXCLUDES, NETWORK, ServeOptions
+from arcp_trio.cli.serve.options import EXCLUDES, KEPT_IN, NETWORK, ServeOptions
 from arcp_trio.cli.value_kinds import is_finite, is_whole
 from arcp_trio.runtime.limits import Limits
 
@@ -51,6 +53,7 @@ def settle(given: Mapping[str, object], *, read: ReadFile = Path.read_bytes) -> 
     configured = _options(tables.get("serve", {}), f"{path}: [serve]")
     merged = merge(named, configured)
     _check_stdio(merged)
+    _find_store(merged)
     options = ServeOptions(**merged)  # type: ignore[arg-type]  # each value is of its option's kind
     return Config(
         options=options,
@@ -75,6 +78,15 @@ def _check_stdio(merged: Mapping[str, object]) -> None:
         raise CommandError(
             f"--stdio does not listen on the network; leave out {', '.join(network)}"
         )
+
+
+def _find_store(merged: dict[str, object]) -> None:
+    """Add the store that the environment names, if nothing else says where everything is kept."""
+    shared = os.environ.get(STORE_VARIABLE)
+    if shared and not any(merged.get(name) for name in KEPT_IN):
+        merged["store"] = shared
+    if "node" in merged and "store" not in merged:
+        raise CommandError("--node names one of the runtimes that share a store; give --store, too")
 
 
 def _tables(path: Path, read: ReadFile) -> dict[str, dict[str, object]]:
@@ -103,8 +115,9 @@ def _options(table: Mapping[str, object], where: str) -> dict[str, object]:
             raise CommandError(f"{where} unknown key {key}; its keys are the options, with _ for -")
         if not known[key].accepts(value):
             raise CommandError(f"{where} {key} must be {known[key].wants}")
-    if table.get("memory") and "data" in table:
-        raise CommandError(f"{where} has both memory and data; keep one of them")
+    kept_in = [name for name in KEPT_IN if table.get(name)]
+    if len(kept_in) > 1:
+        raise CommandError(f"{where} has both {' and '.join(kept_in)}; keep one of them")
     return dict(table)
 
 

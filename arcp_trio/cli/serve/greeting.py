@@ -25,8 +25,8 @@ def greet(options: ServeOptions, url: str, made_token: str | None, agents: Seque
     if not sys.stderr.isatty():
         return
     lines: list[str] = []
-    if made_token is not None and not options.memory:
-        path = token_path(options.data)
+    if made_token is not None and options.folder is not None:
+        path = token_path(options.folder)
         lines.append(f"  it is kept in {path}, where the client commands find it")
     columns = shutil.get_terminal_size().columns
     if agents:
@@ -42,13 +42,13 @@ def greet(options: ServeOptions, url: str, made_token: str | None, agents: Seque
 def _command(options: ServeOptions, url: str, made_token: str | None, agents: Sequence[str]) -> str:
     agent = _FAVOURITE if _FAVOURITE in agents else agents[0]
     words = [*_program(), "submit", agent]
-    if options.memory:
+    if options.folder is None:
         words += [] if url == defaults.URL else ["--url", url]
     elif options.data != defaults.DATA:
         words += ["--data", options.data]
     if made_token is None:
         words += ["--token", "TOKEN"]
-    elif options.memory:
+    elif options.folder is None:
         words += ["--token", made_token]
     return shlex.join(words)
 

@@ -115,7 +115,7 @@ def _acp_agent(words: Sequence[str], options: ServeOptions) -> AgentFunction:
             words,
             environment=dict(map(_variable, options.agent_env)),
             sandbox=cast("Mode", options.sandbox),
-            data=None if options.memory else Path(options.data, _DATA).absolute(),
+            data=None if options.folder is None else Path(options.folder, _DATA).absolute(),
             home=options.agent_home and Path(options.agent_home).absolute(),
             read=[Path(path).absolute() for path in options.sandbox_read],
             net=options.sandbox_net,

@@ -16,10 +16,10 @@ TOKENS_VARIABLE: Final = "ARCP_TOKENS"
 
 NETWORK: Final = ("host", "port", "tls_cert", "tls_key")
 """The options of a runtime on the network; one on its standard streams has no use for them."""
-MEMORY_OR_DATA: Final = ("memory", "data")
+KEPT_IN: Final = ("memory", "data", "store")
+"""The options that say where everything is kept."""
 EXCLUDES: Final[Mapping[str, Sequence[str]]] = {
-    "memory": ("data",),
-    "data": ("memory",),
+    **{name: tuple(other for other in KEPT_IN if other != name) for name in KEPT_IN},
     "stdio": NETWORK,
     **dict.fromkeys(NETWORK, ("stdio",)),
 }
@@ -64,6 +64,20 @@ class ServeOptions:
     )
     data: str = option(TEXT, "DIR", "folder for jobs, events and sessions", default=defaults.DATA)
     memory: bool = switch("keep everything in memory, and write nothing to disk")
+    store: str | None = option(
+        TEXT,
+        "URL",
+        "PostgreSQL that several runtimes share, such as postgresql://role@host/name",
+        default=None,
+        secret=True,
+    )
+    node: str | None = option(
+        TEXT,
+        "NAME",
+        "name of this runtime among those that share a store; its next start goes on at once with"
+        " what this one has left (default: the machine's name and a random part)",
+        default=None,
+    )
     synchronous: str = option(
         one_of(("full", "normal", "off")),
         "MODE",
@@ -182,6 +196,11 @@ class ServeOptions:
         "text or short for people, json for programs (default: short on a terminal, else text)",
         default=None,
     )
+
+    @property
+    def folder(self) -> str | None:
+        """The folder for what is kept on this machine; None if nothing is."""
+        return None if self.memory or self.store is not None else self.data
 
 
 @attrs.frozen(kw_only=True)

@@ -35,10 +35,13 @@ from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.runtime import Runtime
 from arcp_trio.runtime.workers.confinement import make_undumpable
 from arcp_trio.runtime.workers.settings import Workers
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.errors import Fenced, StoreError
+from arcp_trio.store.interface import Store
 
 _END_SECONDS: Final = 4.0
 """The time from the end of the drain to that of the process; the help promises 5."""
+_FENCED_SECONDS: Final = 4.5
+"""The time to the end of a node that is gone; the documents promise 5."""
 _LEAVE_SECONDS: Final = 2.0
 """The time for what is left after every client has been told; the drain may have ended early."""
 
@@ -69,7 +72,9 @@ def run(given: Mapping[str, object]) -> int:
         try:
             trio.run(_serve, config, given, agents, terminal, address_out, streams)
         except StoreError as error:
-            raise unusable_store(error) from error
+            raise unusable_store(error, in_folder=options.store is None) from error
+        except Fenced as error:
+            raise CommandError(str(error), exit_code=ExitCode.FENCED) from error
     return ExitCode.SUCCESS
 
 
@@ -118,14 +123,19 @@ async def _serve(
         admission.complete(options)
         again = partial(read_tokens_again, given, config, admission)
         reloads: Reloads = {"tokens": again, **doors.reloads}
-        runtime = _runtime(config, admission)
+        store = make_store(options, given)
+        if store.shared is not None:
+            logs.name_node(store.shared.name)
+        runtime = _runtime(config, admission, store)
+        fenced = partial(last_resort.exit_within, _FENCED_SECONDS, ExitCode.FENCED)
+        runtime.when_fenced = fenced
         runtime.add(agents)
         async with runtime:
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(doors.serve, runtime), name="listeners")
                 nursery.start_soon(_mind_hangups, hangups, terminal, reloads, stop, name="hangups")
-                if doors.local_url is not None and not options.memory:
-                    opened.enter_context(address_kept(options.data, doors.local_url))
+                if doors.local_url is not None and options.folder is not None:
+                    opened.enter_context(address_kept(options.folder, doors.local_url))
                 if doors.url is not None:
                     print(f"listening on {doors.url}", file=address_out, flush=True)
                 admission.show()
@@ -143,11 +153,11 @@ async def _serve(
         last_resort.leave_now()
 
 
-def _runtime(config: Config, admission: Admission) -> Runtime:
+def _runtime(config: Config, admission: Admission, store: Store) -> Runtime:
     options = config.options
     return Runtime(
         auth=admission,
-        store=make_store(options),
+        store=store,
         limits=config.limits,
         operators=options.operator,
         policy=Policy(
@@ -156,11 +166,11 @@ def _runtime(config: Config, admission: Admission) -> Runtime:
             allow_stop=not options.no_stop,
             ceilings=config.ceilings,
             # With the tokens and the address in it, whatever else is put there.
-            reserved_paths=frozenset() if options.memory else frozenset({options.data}),
+            reserved_paths=frozenset() if options.folder is None else frozenset({options.folder}),
         ),
         workers=_workers(options),
         # Made when it is first needed: most runtimes make no short-lived tokens.
-        signing_key=None if options.memory else partial(kept_key, options.data),
+        signing_key=None if options.folder is None else partial(kept_key, options.folder),
     )
 
 

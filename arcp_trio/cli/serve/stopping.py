@@ -24,7 +24,7 @@ Leave = Callable[[int], NoReturn]
 
 
 class LastResort:
-    """Ends the process with exit code 0 if an orderly end takes too long.
+    """Ends the process if an orderly end takes too long.
 
     It waits in a thread of its own. So it is stopped neither by an agent that blocks the event loop
     nor by an agent in a thread, which the interpreter joins before it exits.
@@ -32,11 +32,13 @@ class LastResort:
 
     def __init__(self, leave: Leave = os._exit) -> None:
         self._leave = leave
+        self._exit_code = 0
         self._deadlines: queue.SimpleQueue[float] = queue.SimpleQueue()
         threading.Thread(target=self._watch, name="last resort", daemon=True).start()
 
-    def exit_within(self, seconds: float) -> None:
-        """Set a deadline; the earliest one counts. A signal handler may call this."""
+    def exit_within(self, seconds: float, exit_code: int = 0) -> None:
+        """Set a deadline; the earliest one counts. A signal handler or a thread may call this."""
+        self._exit_code = exit_code or self._exit_code
         self._deadlines.put(time.monotonic() + seconds)
 
     def leave_now(self) -> None:
@@ -58,7 +60,7 @@ class LastResort:
         # Nothing has to be flushed: standard error is written line by line, and the one line of
         # standard output was flushed when it was printed.
         _say(b"an agent, or the store, does not stop: leaving without it\n")
-        self._leave(0)
+        self._leave(self._exit_code)
 
 
 def _say(line: bytes) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, cast
+from urllib.parse import urlsplit
 
 from arcp_trio.cli.data_folder import store_path
-from arcp_trio.cli.defaults import DATA
+from arcp_trio.cli.defaults import DATA, STORE_VARIABLE
+from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
@@ -18,15 +21,41 @@ from arcp_trio.store.sqlite import SqliteStore
 log = logging.getLogger(__name__)
 
 
-def make_store(options: ServeOptions) -> Store:
-    """Return the store that the options ask for; it is not open yet."""
+def make_store(options: ServeOptions, given: Mapping[str, object]) -> Store:
+    """Return the store that the options ask for; it is not open yet.
+
+    Args:
+        options: all options.
+        given: those of the command line.
+    """
     if options.memory:
         return MemoryStore()
+    if options.store is not None:
+        if given.get("store") and urlsplit(options.store).password:
+            log.warning("password is seen in the list of processes", extra={"keep": STORE_VARIABLE})
+        return _shared_store(options.store, options)
     close_to_others(options.data)
     return SqliteStore(
         store_path(options.data),
         synchronous=cast('Literal["FULL", "NORMAL", "OFF"]', options.synchronous.upper()),
     )
+
+
+def _shared_store(url: str, options: ServeOptions) -> Store:
+    if urlsplit(url).scheme not in {"postgresql", "postgres"}:
+        raise CommandError("--store takes a URL, postgresql://role@host/name; a folder is --data")
+    try:
+        from arcp_trio.store.postgres import PostgresStore  # noqa: PLC0415 - needs the extra
+
+        return PostgresStore(url, node=options.node, synchronous=options.synchronous == "full")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "psycopg":
+            raise
+        raise CommandError(
+            "a store in PostgreSQL needs: pip install 'arcp-trio[postgres]'"
+        ) from error
+    except ValueError as error:
+        raise CommandError(f"--node: {error}") from error
 
 
 def close_to_others(folder: str) -> None:

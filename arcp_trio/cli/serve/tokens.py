@@ -97,9 +97,9 @@ def given_tokens(
 
 
 def make_token(options: ServeOptions, made: str | None = None) -> Tokens:
-    """Return the token that was made before, or a new one; without --memory it is kept."""
-    if not options.memory:
-        made = kept_token(options.data)
+    """Return the token that was made before, or a new one, which is kept if there is a folder."""
+    if options.folder is not None:
+        made = kept_token(options.folder)
     elif made is None:
         made = _new_token()
     return Tokens(principals={_digest(made): LOCAL}, made=made)

@@ -38,7 +38,6 @@ class Cluster:
         self.asker = Asker(core.store, shared, core.limits.command_seconds)
         self.following = jobs.other_journals = Following(core, shared, jobs, self.asker.hear)
         self.parking = SharedParking(core, jobs, shared, shared.node, self.asker.ask_to_release)
-        shared.resume_window_seconds = core.limits.resume_window_seconds
 
     async def run(self, sessions: Sessions, over: Callable[[], None]) -> None:
         """Be a node, until cancelled.
@@ -50,7 +49,7 @@ class Cluster:
         Raises:
             Fenced: this node is gone.
         """
-        log.info("node joined", extra={"node": self._shared.node, "node_name": self._shared.name})
+        log.info("node joined", extra={"number": self._shared.node})
         shared, seconds = self._shared, self._core.limits.node_seconds / BEATS
         async with trio.open_nursery() as nursery:
             obeyer = Obeyer(self._core, shared, self._jobs, sessions.let_go, nursery)

@@ -45,6 +45,8 @@ class Members:
         self._nodes = nodes
         self._judge = NodeJudge(nodes.node, core.limits.node_seconds)
         self._newest: RollCall | None = None
+        self._cut_off = False
+        """The last beat did not go through."""
         self._dead: dict[int, NodeRow] = {}
         """Nodes to be adopted."""
         self._adopting: set[int] = set()
@@ -52,25 +54,16 @@ class Members:
 
     # -- what is known of the others
 
-    @property
-    def states(self) -> Mapping[str, int]:
-        """How many nodes there are in each state, this one included."""
-        rows = [] if self._newest is None else self._newest.nodes
-        return Counter(row.state for row in rows)
-
     def trouble(self) -> str | None:
         """Return why this node should get no clients now; None if it may."""
         if self._newest is None:
             return "not among the other nodes, yet"
+        if self._cut_off:
+            return "the database does not answer"
         ahead = self._newest.ahead
         if abs(ahead) > CLOCK_SECONDS:
             return f"the clock of this machine is {abs(ahead):.1f} s off that of the database"
         return None
-
-    @property
-    def clock_offset(self) -> float:
-        """How many seconds the database's clock is ahead of this machine's."""
-        return 0.0 if self._newest is None else self._newest.ahead
 
     # -- the life of this node
 
@@ -90,8 +83,11 @@ class Members:
 
     def _see(self, call: RollCall | None) -> None:
         dead = self._judge.dead(call)
+        self._cut_off = call is None
         if call is not None:
             self._newest = call
+            self._core.metrics.nodes = Counter(row.state for row in call.nodes)
+            self._core.metrics.clock_offset = call.ahead
             clock = self._core.clock
             if isinstance(clock, StoreClock):
                 clock.correct(call.ahead)
@@ -111,7 +107,7 @@ class Members:
 
     async def _adopt(self, dead: NodeRow) -> None:
         """Take over from a dead node, unless another node does."""
-        facts = {"node": dead.node, "node_name": dead.name}
+        facts = {"other": dead.name, "number": dead.node}
         try:
             found = await self._take_over(dead, facts)
             if found is not None:
