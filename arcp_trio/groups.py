@@ -5,6 +5,7 @@ Without Trio, so that the help of a command does not load it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast, overload
 
 
@@ -20,9 +21,13 @@ def unwrapped(error: BaseException) -> BaseException:
     return unwrapped(group.exceptions[0]) if len(group.exceptions) == 1 else group
 
 
-def leaves(error: Exception) -> list[Exception]:
+@overload
+def leaves(error: Exception) -> list[Exception]: ...
+@overload
+def leaves(error: BaseException) -> list[BaseException]: ...
+def leaves(error: BaseException) -> Sequence[BaseException]:
     """Return all exceptions inside the groups around them, in order."""
-    if not isinstance(error, ExceptionGroup):
+    if not isinstance(error, BaseExceptionGroup):
         return [error]
-    group = cast("ExceptionGroup[Exception]", error)
+    group = cast("BaseExceptionGroup[BaseException]", error)
     return [leaf for inner in group.exceptions for leaf in leaves(inner)]

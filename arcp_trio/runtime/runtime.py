@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import trio
 
-from arcp_trio.groups import unwrapped
+from arcp_trio.groups import leaves, unwrapped
 from arcp_trio.runtime.access import Authenticator, Policy
 from arcp_trio.runtime.clock import Clock, StoreClock, SystemClock
 from arcp_trio.runtime.connection.attendance import Attendance
@@ -340,25 +340,27 @@ class Runtime:
         except BaseException as error:  # noqa: ASYNC103
             if scope.cancel_called or self._nursery is None:
                 raise
-            self._fail(unwrapped(error))
+            self._fail(error)
 
     async def _be_a_node(self, cluster: Cluster) -> None:
         """Be one of several nodes, until cancelled."""
         try:
             await cluster.run(self._sessions, self.when_fenced)
-        except Exception as error:
+        except* Exception as error:
             if self._nursery is None:
                 raise
-            self._fail(unwrapped(error))
+            self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         """End the block, as nothing can be stored any longer."""
         if self._store_failure is not None:
             return
-        self._store_failure = error
-        if isinstance(error, Fenced):
+        # Several parts of a node learn at once that it is gone.
+        fenced = [each for each in leaves(error) if isinstance(each, Fenced)]
+        self._store_failure = fenced[0] if fenced else unwrapped(error)
+        if fenced:
             self.when_fenced()
-            log.critical("node is gone, others go on", extra={"error": str(error)})
+            log.critical("node is gone, others go on", extra={"error": str(fenced[0])})
         else:
             log.critical("store writer failed", exc_info=error)
         self._block.cancel(reason="nothing can be stored any longer")

@@ -9,7 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import ArcpError, InternalError, InvalidRequest, Limits, MemoryStore
 from arcp_trio.runtime.cluster.asking import Asker
-from arcp_trio.runtime.cluster.encoding import encode_answer
+from arcp_trio.runtime.job.command_rows import encode_answer
 from arcp_trio.runtime.job.commands import EndJob, Obeyed
 from arcp_trio.store.queue import Group
 from arcp_trio.store.shared import Commands, OpenCommand

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from arcp_trio.runtime.cluster.encoding import RELEASE, body_of, kind_of, read_answer
+from arcp_trio.runtime.job.command_rows import RELEASE, body_of, kind_of, read_answer
 from arcp_trio.store.writes import AskNode, DropAnswers
 from arcp_trio.wire.errors import InternalError
 

@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
 import trio
 
-from arcp_trio.runtime.cluster.encoding import RELEASE, encode_answer, read_command
+from arcp_trio.runtime.job.command_rows import RELEASE, encode_answer, read_command
 from arcp_trio.runtime.job.commands import EndJob, Obeyed, answer_question, end_job, no_question
 from arcp_trio.store.writes import AnswerNode
 from arcp_trio.wire.errors import ArcpError, InternalError, JobNotFound
@@ -68,9 +67,8 @@ class Obeyer:
         if command.kind == RELEASE:
             self._start(command, partial(self._let_go, command.about))
             return
-        try:
-            asked = read_command(command.body)
-        except msgspec.MsgspecError:  # of a node of a newer version
+        asked = read_command(command.body)
+        if asked is None:
             self._begun.add(command.id)
             self._answer(command, InternalError("the node of the job does not know this command"))
             return

@@ -51,7 +51,7 @@ def migrate(db: Database, schema: str) -> None:
     found = versions(db)
     for statements in MIGRATIONS[0 if found is None else found[0] :]:
         for statement in statements:
-            db.execute(statement.encode())
+            db.execute(statement.replace("SCHEMA.", f"{schema}.").encode())
     db.execute(
         "INSERT INTO schema (one, version, oldest_writer) VALUES (true, %s, %s)"
         " ON CONFLICT (one) DO UPDATE SET version = excluded.version,"

@@ -6,12 +6,14 @@ from typing import Final
 
 from arcp_trio.store.retention import ROW_BYTES
 
+# `SCHEMA` stands for the name of the schema: the functions work under any search path.
+
 # A writer's group begins with this. Its error takes back whatever follows in the transaction. It
 # finds no row if the node is gone, and also if the group before has been stored already, or was
 # forgotten by a failover; the writer then looks which it is.
 _FENCE: Final = """CREATE FUNCTION fence(me bigint, number bigint, highest bigint) RETURNS void
     LANGUAGE plpgsql AS $$ BEGIN
-        UPDATE node SET committed = number, ordinal = greatest(ordinal, highest)
+        UPDATE SCHEMA.node SET committed = number, ordinal = greatest(ordinal, highest)
             WHERE node.node = me AND state <> 'gone' AND committed = number - 1;
         IF NOT FOUND THEN RAISE 'fenced' USING ERRCODE = 'ARCP1'; END IF;
     END $$"""
@@ -20,13 +22,13 @@ _FENCE: Final = """CREATE FUNCTION fence(me bigint, number bigint, highest bigin
 # being fenced until it ends.
 _MEMBER: Final = """CREATE FUNCTION member(me bigint) RETURNS void
     LANGUAGE plpgsql AS $$ BEGIN
-        PERFORM FROM node WHERE node.node = me AND state <> 'gone' FOR KEY SHARE;
+        PERFORM FROM SCHEMA.node WHERE node.node = me AND state <> 'gone' FOR KEY SHARE;
         IF NOT FOUND THEN RAISE 'fenced' USING ERRCODE = 'ARCP1'; END IF;
     END $$"""
 
 # What is inserted, changed and deleted is booked by statement, for the node that `arcp.node` names.
 # A job that is deleted takes its journal and memos with it, whose rows follow later.
-_BOOK: Final = """INSERT INTO share AS s (principal, node, finished_jobs, stored_bytes)
+_BOOK: Final = """INSERT INTO SCHEMA.share AS s (principal, node, finished_jobs, stored_bytes)
     SELECT principal, coalesce(nullif(current_setting('arcp.node', true), ''), '0')::bigint, {sums}
     FROM {rows} GROUP BY principal ORDER BY principal
     ON CONFLICT (principal, node) DO UPDATE SET
@@ -51,8 +53,10 @@ def _booking(name: str, table: str, event: str, sums: str, rows: str) -> tuple[s
 
 # ruff: noqa: S608 - all words are from this module
 _JOB: Final = f"length(accepted) + {ROW_BYTES}"
-_JOURNAL: Final = "(SELECT coalesce(sum(length(entries)), 0) FROM journal j WHERE j.jid = o.jid)"
-_MEMOS: Final = """(SELECT coalesce(sum(length(key) + length(value)), 0) FROM memo m
+_JOURNAL: Final = (
+    "(SELECT coalesce(sum(length(entries)), 0) FROM SCHEMA.journal j WHERE j.jid = o.jid)"
+)
+_MEMOS: Final = """(SELECT coalesce(sum(length(key) + length(value)), 0) FROM SCHEMA.memo m
     WHERE m.jid = o.jid)"""
 _COUNTS: Final = "({0}.finished_at IS NOT NULL AND NOT {0}.expired AND {0}.kept_by IS NULL)::int"
 _COUNTED: Final = f"{_COUNTS.format('n')} - {_COUNTS.format('o')}"
@@ -78,42 +82,42 @@ TRIGGERS: Final = (
         "journal",
         "INSERT",
         "0, sum(length(entries))",
-        "new_rows JOIN job USING (jid)",
+        "new_rows JOIN SCHEMA.job USING (jid)",
     ),
     *_booking(
         "journal_goes",
         "journal",
         "DELETE",
         "0, -sum(length(entries))",
-        "old_rows JOIN job USING (jid)",
+        "old_rows JOIN SCHEMA.job USING (jid)",
     ),
     *_booking(
         "durable_comes",
         "durable",
         "INSERT",
         "0, sum(length(input))",
-        "new_rows JOIN job USING (jid)",
+        "new_rows JOIN SCHEMA.job USING (jid)",
     ),
     *_booking(
         "durable_goes",
         "durable",
         "DELETE",
         "0, -sum(length(input))",
-        "old_rows JOIN job USING (jid)",
+        "old_rows JOIN SCHEMA.job USING (jid)",
     ),
     *_booking(
         "memo_comes",
         "memo",
         "INSERT",
         "0, sum(length(key) + length(value))",
-        "new_rows JOIN job USING (jid)",
+        "new_rows JOIN SCHEMA.job USING (jid)",
     ),
     *_booking(
         "memo_changes",
         "memo",
         "UPDATE",
         "0, sum(length(n.value) - length(o.value))",
-        "new_rows n JOIN old_rows o USING (id) JOIN job ON job.jid = n.jid",
+        "new_rows n JOIN old_rows o USING (id) JOIN SCHEMA.job ON job.jid = n.jid",
     ),
     *_booking("session_comes", "session", "INSERT", f"0, sum(log_bytes + {ROW_BYTES})", "new_rows"),
     *_booking(

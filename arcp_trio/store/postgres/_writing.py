@@ -9,7 +9,7 @@ import attrs
 import msgspec
 from psycopg import Cursor
 
-from arcp_trio.store.postgres import _commands
+from arcp_trio.store.postgres import _commands, _keys
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres._statements import Statement, execute, text
 from arcp_trio.store.postgres._writing_jobs import JobWrites
@@ -55,20 +55,6 @@ _FOLLOW: Final = """
 _UNFOLLOW: Final = """
     DELETE FROM follow USING job
     WHERE job_id = ANY(%(0)b::text[]) AND follow.jid = job.jid AND follow.node = %(me)b"""
-
-_CLAIM: Final = """
-    INSERT INTO key AS k (principal, key, fingerprint, job_id, expires_at, due, node)
-    VALUES (%(principal)s, %(key)s, %(fingerprint)s, %(job_id)s, %(expires_at)s, %(expires_at)s,
-        %(me)s)
-    ON CONFLICT (principal, key) DO UPDATE SET fingerprint = excluded.fingerprint,
-        job_id = excluded.job_id, accepted = NULL, expires_at = excluded.expires_at,
-        due = excluded.due, node = excluded.node
-    WHERE k.expires_at <= extract(epoch FROM now())
-        AND NOT EXISTS (SELECT FROM retained AS r WHERE r.job_id = k.job_id)
-    RETURNING job_id"""
-_DROP_CLAIM: Final = """
-    DELETE FROM key WHERE principal = %(principal)s AND key = %(key)s AND job_id = %(job_id)s
-        AND accepted IS NULL"""
 
 _MINE: Final = """
     SELECT session_id FROM session WHERE session_id = ANY(%(wanted)s) AND node = %(me)s
@@ -216,8 +202,8 @@ class GroupPipeline:
         values = {"me": self._me, **msgspec.structs.asdict(write), "key": text(write.key)}
         if isinstance(write, ClaimKey):
             self._wanted.add(write.job_id)
-            return self._db.execute(_CLAIM, values)
-        self._db.execute(_DROP_CLAIM, values)
+            return self._db.execute(_keys.CLAIM, values)
+        self._db.execute(_keys.DROP_CLAIM, values)
         return None
 
     def _command(self, write: AskNode | AnswerNode | DropAnswers) -> _Rows | None:

@@ -1,4 +1,4 @@
-"""What nodes ask of each other, and answer, as the store keeps it: JSON."""
+"""Commands between nodes, and the answers to them, as the store keeps them: JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arcp_trio.runtime.job.commands import JobCommand, Obeyed
 from arcp_trio.wire.errors import ArcpError, error_from_payload
 
 RELEASE: Final = "release"
-"""The kind of a command about a session; those about jobs have the tags of their classes."""
+"""The kind of a command about a session; the kind of one about a job is the tag of its class."""
 
 _read_command = msgspec.json.Decoder(JobCommand)
 _read_answer = msgspec.json.Decoder(dict[str, object])
@@ -26,9 +26,13 @@ def body_of(command: JobCommand) -> bytes:
     return msgspec.json.encode(command)
 
 
-def read_command(body: bytes) -> JobCommand:
-    """Return a command about a job."""
-    command: JobCommand = _read_command.decode(body)
+def read_command(body: bytes) -> JobCommand | None:
+    """Return a command about a job; None for one that only a newer version knows."""
+    command: JobCommand
+    try:
+        command = _read_command.decode(body)
+    except msgspec.DecodeError:
+        return None
     return command
 
 
