@@ -26,8 +26,11 @@ from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.interface import Owed, Replay
+from arcp_trio.store.postgres import _writing
+from arcp_trio.store.postgres._writing import Committed, GroupPipeline
 from arcp_trio.store.queue import Group
 from arcp_trio.store.records import Entry
+from arcp_trio.store.writes import Write
 
 # -- connections
 
@@ -214,3 +217,23 @@ def end_without_children(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Children, "end_all", let_them)
     patch.setattr(Children, "none_left", at_once)
+
+
+# -- nodes
+
+
+def write_without_fence(patch: pytest.MonkeyPatch) -> None:
+    """Store groups whether or not the node is fenced."""
+    patch.setattr(_writing, "_FENCE", "SELECT %b::bigint, %b::bigint, %b::bigint")
+
+
+def look_for_the_fence_before(patch: pytest.MonkeyPatch) -> None:
+    """Look whether the node is fenced before the transaction of a group, and not in it."""
+    store, fence = GroupPipeline.store, _writing._FENCE
+
+    def look_first(self: GroupPipeline, writes: Sequence[Write], number: int) -> Committed:
+        self._db.execute(fence, (self._me, number, 0))
+        return store(self, writes, number)
+
+    write_without_fence(patch)
+    patch.setattr(GroupPipeline, "store", look_first)

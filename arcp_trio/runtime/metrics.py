@@ -95,6 +95,8 @@ class Metrics:
     )
     commits: Histogram = attrs.field(factory=lambda: Histogram(COMMIT_SECONDS))
     """Seconds from when the writer takes a group until it is stored."""
+    commands: Histogram = attrs.field(factory=lambda: Histogram(COMMIT_SECONDS))
+    """Seconds from when another node is asked to do something until its answer is here."""
 
     def refused(self, error: _E) -> _E:
         """Count a refusal that a client or an agent is about to get, and return its error."""

@@ -149,6 +149,11 @@ def _nodes(metrics: Metrics) -> Iterator[str]:
         "How often this node has taken over from a dead one.",
         metrics.adoptions,
     )
+    yield from _histogram(
+        "arcp_command_seconds",
+        "Seconds until another node has answered what it was asked to do.",
+        metrics.commands,
+    )
     yield from _gauge(
         "arcp_clock_offset_seconds",
         "Seconds that the clock of the database is ahead of this machine's.",

@@ -9,7 +9,7 @@ from typing import Final
 
 import trio
 
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.errors import Fenced, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Housekeeping:
         self._changed.set()
 
     async def run(self) -> None:
-        """Make rounds until cancelled."""
+        """Make rounds until cancelled, or until this node is fenced."""
         failing = False
         while True:
             with trio.move_on_after(self._idle_seconds):
@@ -52,6 +52,8 @@ class Housekeeping:
                 if await self._clean():
                     self.wake()
                 failing = False
+            except Fenced:
+                return  # there is nothing left that is this node's to clean up
             except StoreError as error:
                 if not failing:
                     log.warning("store cannot be cleaned up for now", extra={"error": str(error)})

@@ -73,6 +73,42 @@ class NodeHere:
         return peer
 
 
+def runtime_over(
+    database: str,
+    name: str,
+    *others: Agents,
+    limits: Limits = LIMITS,
+    policy: Policy | None = None,
+    provisioner: Provisioner | None = None,
+    operators: Iterable[str] = ("operator",),
+) -> tuple[Runtime, PostgresStore]:
+    """Return the runtime of a node, with these agents, too, and its store."""
+    store = PostgresStore(database, node=name)
+    runtime = Runtime(
+        auth=TOKENS,
+        store=store,
+        limits=limits,
+        policy=policy,
+        provisioner=provisioner,
+        operators=operators,
+    )
+    for each in (agents, questions, *others):
+        runtime.add(each)
+    return runtime, store
+
+
+@asynccontextmanager
+async def clients_of(
+    runtime: Runtime, store: PostgresStore, recorder: WireRecorder | None = None
+) -> AsyncGenerator[NodeHere]:
+    """Provide a node whose runtime is entered; what the clients hear is kept in `recorder`."""
+    async with open_peers(runtime) as peers:
+        peers.recorder = recorder or peers.recorder
+        node = NodeHere(runtime, peers, store)
+        runtime.agent("echo")(node.echo)
+        yield node
+
+
 @asynccontextmanager
 async def nodes_over(
     database: str,
@@ -85,24 +121,17 @@ async def nodes_over(
 ) -> AsyncGenerator[list[NodeHere]]:
     """Run some nodes over an empty database; the first frame that is wrong fails the test."""
     await trio.to_thread.run_sync(make_schema, database, None)
+    recorder, nodes = WireRecorder(), list[NodeHere]()
     async with AsyncExitStack() as stack:
-        nodes, recorder = list[NodeHere](), WireRecorder()
         for place in range(count):
-            store = PostgresStore(database, node=f"n{place}")
-            runtime = Runtime(
-                auth=TOKENS,
-                store=store,
+            runtime, store = runtime_over(
+                database,
+                f"n{place}",
                 limits=limits,
                 policy=policy,
                 provisioner=provisioner,
                 operators=operators,
             )
-            runtime.add(agents)
-            runtime.add(questions)
             await stack.enter_async_context(runtime)
-            peers = await stack.enter_async_context(open_peers(runtime))
-            peers.recorder = recorder
-            node = NodeHere(runtime, peers, store)
-            runtime.agent("echo")(node.echo)
-            nodes.append(node)
+            nodes.append(await stack.enter_async_context(clients_of(runtime, store, recorder)))
         yield nodes

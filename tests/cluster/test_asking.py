@@ -57,19 +57,20 @@ class Putting(MemoryStore):
 
 async def test_a_node_that_does_not_answer(autojump_clock: MockClock) -> None:
     """The client is told so after `command_seconds`; the command is not taken back."""
-    store, said = Putting(), list[Obeyed | ArcpError]()
-    asker = Asker(store, OtherNode(), Limits(command_seconds=3).command_seconds)
+    store, said, taken = Putting(), list[Obeyed | ArcpError](), list[float]()
+    asker = Asker(store, OtherNode(), Limits(command_seconds=3).command_seconds, taken.append)
     began = trio.current_time()
     await asker.ask(COMMAND, said.append)
     assert trio.current_time() - began == 3
     assert [type(each) for each in said] == [InternalError]
     assert [type(write) for write in store.writes] == [AskNode]
+    assert taken == []
 
 
 async def test_answers_are_handed_on_once(autojump_clock: MockClock) -> None:
     """Of two readers the first hands an answer on; one that comes too late is only deleted."""
-    store, others = Putting(), OtherNode()
-    asker = Asker(store, others, 5)
+    store, others, taken = Putting(), OtherNode(), list[float]()
+    asker = Asker(store, others, 5, taken.append)
     first, second = list[Obeyed | ArcpError](), list[Obeyed | ArcpError]()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(asker.ask, COMMAND, first.append)
@@ -87,6 +88,7 @@ async def test_answers_are_handed_on_once(autojump_clock: MockClock) -> None:
     assert first == [Obeyed(again=True)]
     assert [(type(each), str(each)) for each in second] == [(InvalidRequest, "not so")]
     dropped = [write.numbers for write in store.writes if isinstance(write, DropAnswers)]
+    assert taken == [0, 0]
     assert {1, 2, 77} == {number for numbers in dropped for number in numbers}
 
 
@@ -95,4 +97,4 @@ async def test_nothing_is_read_while_nothing_is_asked() -> None:
     others = OtherNode()
     others.answers = trio.sleep_forever  # type: ignore[method-assign]
     with trio.fail_after(5):
-        await Asker(MemoryStore(), others, 5).hear()
+        await Asker(MemoryStore(), others, 5, print).hear()

@@ -20,7 +20,7 @@ from tests.footprint import blocks, tasks
 from tests.inside import SWEEP_SECONDS, held
 from tests.reading import next_unrecorded
 from tests.stage import hello_payload
-from tests.store.engines import ENGINES, Engine
+from tests.store.engines import EACH_ENGINE, Engine
 
 RETENTION_SECONDS = 100
 ROUNDS = 4
@@ -65,7 +65,7 @@ async def check_nothing_stays(engine: Engine, clock: MockClock, visits: int) -> 
         assert min(more - before for before, more in pairwise(in_use)) < visits // 2
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", EACH_ENGINE)
 async def test_sessions_and_jobs_leave_nothing_behind(
     engine: Engine, mock_clock: MockClock
 ) -> None:
@@ -75,7 +75,7 @@ async def test_sessions_and_jobs_leave_nothing_behind(
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", EACH_ENGINE)
 async def test_very_many_sessions_and_jobs(engine: Engine, mock_clock: MockClock) -> None:
     """Ten thousand sessions and jobs leave nothing."""
     await check_nothing_stays(engine, mock_clock, 10_000)

@@ -8,8 +8,9 @@ import pytest
 
 from arcp_trio import Policy
 from arcp_trio.testing import Peer
-from tests.flow.observing import STORE_NAMES, STORES, Scene, open_scene
+from tests.flow.observing import Scene, open_scene
 from tests.flow.support import Flow, open_flow
+from tests.store.engines import EACH_ENGINE
 
 
 @pytest.fixture
@@ -18,12 +19,12 @@ def policy() -> Policy | None:
     return None
 
 
-@pytest.fixture(params=STORES, ids=STORE_NAMES)
+@pytest.fixture(params=EACH_ENGINE)
 async def scene(
     request: pytest.FixtureRequest, policy: Policy | None
 ) -> AsyncGenerator[Scene, None]:
     """A scene over each storage engine."""
-    with request.param() as store:
+    with request.param.make() as store:
         async with open_scene(store, policy=policy) as opened:
             yield opened
 

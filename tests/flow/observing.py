@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 import trio
 
@@ -14,14 +14,10 @@ from arcp_trio.testing import Peer, PeerFactory, WireRecorder
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
 from tests.stage import Stage
-from tests.store.engines import ENGINES
 
 FEATURES = ("agent_versions", "cost.budget", "lease_expires_at", "list_jobs", "subscribe")
 """A client's features without heartbeat, so that one which does not read is not lost, and without
 acknowledgements, so that one which falls behind gets no notice between the events."""
-
-STORES: list[Callable[[], AbstractContextManager[Store]]] = [engine.make for engine in ENGINES]
-STORE_NAMES = [engine.name for engine in ENGINES]
 
 
 class _Desk:

@@ -18,7 +18,7 @@ from arcp_trio.testing.peer import TEST_TOKEN, Peer
 from arcp_trio.testing.recorder import WireRecorder
 from arcp_trio.transport import connect
 from tests.footprint import descriptors, tasks
-from tests.store.engines import ENGINES, Engine
+from tests.store.engines import EACH_ENGINE, Engine
 from tests.transport.peers import request
 
 pytestmark = pytest.mark.real_tcp
@@ -94,7 +94,7 @@ async def come_and_go(store: Store, rounds: int) -> None:
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", EACH_ENGINE)
 async def test_hundreds_of_connections_leave_nothing_open(engine: Engine) -> None:
     """However visits end, file descriptors, tasks and threads are as many as before."""
     with trio.fail_after(60), engine.make() as store:
@@ -103,7 +103,7 @@ async def test_hundreds_of_connections_leave_nothing_open(engine: Engine) -> Non
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", EACH_ENGINE)
 async def test_ten_thousand_connections_leave_nothing_open(engine: Engine) -> None:
     """Ten thousand visits leave as little open as a few hundred do."""
     with trio.fail_after(800), engine.make() as store:

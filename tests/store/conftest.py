@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from arcp_trio.store.interface import Store
-from tests.store.engines import ENGINES, Engine, Feeder
+from tests.store.engines import EACH_ENGINE, Engine, Feeder
 
 
-@pytest.fixture(params=ENGINES, ids=lambda engine: engine.name)
+@pytest.fixture(params=EACH_ENGINE)
 def engine(request: pytest.FixtureRequest) -> Engine:
     """The engine under test."""
     assert isinstance(request.param, Engine)

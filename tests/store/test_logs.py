@@ -16,7 +16,7 @@ from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay, Store
 from arcp_trio.store.memory import engine as memory_engine
 from arcp_trio.store.records import Inline, LogItem, Mark, NumberedTail, Range
 from arcp_trio.store.writes import MoveFloor, TrimJournal
-from tests.store.engines import ENGINES, Engine, Feeder, read_all, tail
+from tests.store.engines import EACH_ENGINE, Engine, Feeder, read_all, tail
 
 JOBS = ("J", "K", "L")
 
@@ -162,7 +162,7 @@ async def read_pieces(replay: Replay, data: st.DataObject) -> list[NumberedTail]
         found += piece
 
 
-each_engine = pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+each_engine = pytest.mark.parametrize("engine", EACH_ENGINE)
 
 
 @pytest.mark.spec("6.3-3", "1.0/6.3-2")

@@ -11,7 +11,7 @@ from arcp_trio.store.interface import JournalTrimmed, Store
 from arcp_trio.store.records import Range
 from arcp_trio.store.retention import surplus
 from arcp_trio.store.writes import DropSession
-from tests.store.engines import ENGINES, Engine, Feeder, job_row, key_row, read_all
+from tests.store.engines import EACH_ENGINE, Engine, Feeder, job_row, key_row, read_all
 
 
 async def kept(store: Store, *job_ids: str) -> list[str]:
@@ -231,7 +231,7 @@ async def test_an_expired_key_can_stand_for_another_job(store: Store, feeder: Fe
     feeder.job("B", key=key_row("B", key="l", expires_at=150.0))
     feeder.finish("A")
     feeder.finish("B")
-    feeder.expire(now=50.0, before=1.0)
+    await feeder.expire(now=50.0, before=1.0).committed()
     feeder.job("C", key=key_row("C", expires_at=300.0))
     feeder.expire(now=200.0)
     await store.flushed()
@@ -248,7 +248,7 @@ async def test_an_expired_key_can_stand_for_another_job(store: Store, feeder: Fe
 # -- nothing is left
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", EACH_ENGINE)
 @given(
     jobs=st.lists(
         st.tuples(st.booleans(), st.integers(0, 30), st.integers(0, 2), st.booleans()),

@@ -7,6 +7,7 @@ one that is asked answers together with what it did.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -35,11 +36,25 @@ class _Asked:
 class Asker:
     """Asks other nodes, and hands on their answers, each in one step."""
 
-    def __init__(self, store: Store, commands: Commands, command_seconds: float) -> None:
-        """Ask other nodes of `store`, and wait that long for what clients want of their jobs."""
+    def __init__(
+        self,
+        store: Store,
+        commands: Commands,
+        command_seconds: float,
+        timed: Callable[[float], None],
+    ) -> None:
+        """Ask other nodes of a store.
+
+        Args:
+            store: where commands are put.
+            commands: has their answers.
+            command_seconds: how long to wait for what clients want of jobs.
+            timed: called with the seconds that an answer has taken.
+        """
         self._store = store
         self._commands = commands
         self._seconds = command_seconds
+        self._timed = timed
         self._number = 0
         self._asked: dict[int, _Asked] = {}
         """What has no answer yet, by number."""
@@ -76,7 +91,9 @@ class Asker:
         asked = self._asked[number] = _Asked(told)
         try:
             self._store.put(AskNode(number, kind, about, body))
+            began = trio.current_time()
             await asked.answered.wait()
+            self._timed(trio.current_time() - began)
         finally:
             self._asked.pop(number, None)
 

@@ -35,7 +35,9 @@ class Cluster:
         self._shared = shared
         self._jobs = jobs
         self.members = Members(core, jobs, beginnings, shared)
-        self.asker = Asker(core.store, shared, core.limits.command_seconds)
+        self.asker = Asker(
+            core.store, shared, core.limits.command_seconds, core.metrics.commands.observe
+        )
         self.following = jobs.other_journals = Following(core, shared, jobs, self.asker.hear)
         self.parking = SharedParking(core, jobs, shared, shared.node, self.asker.ask_to_release)
 

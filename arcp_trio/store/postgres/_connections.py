@@ -18,6 +18,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from arcp_trio.store.call_thread import CallThread
 from arcp_trio.store.errors import Fenced, StoreError
+from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
 from arcp_trio.store.postgres._address import DatabaseAddress
 from arcp_trio.store.postgres._errors import FENCED, store_errors
 from arcp_trio.store.postgres._schema import Database
@@ -106,14 +107,16 @@ class DatabaseThread:
             StoreError: the database cannot do it now.
         """
         async with self._turn:
+            failed: StoreError | None = None
             with trio.move_on_after(seconds) as scope:
                 try:
                     return await self._thread.run(partial(self._call, act), self._cut)
                 except StoreError as error:
-                    if not scope.cancel_called:
-                        raise
-                    raise self._silent(seconds) from error
-        raise self._silent(seconds)
+                    failed = error
+            if failed is not None and not scope.cancel_called:
+                await trio.lowlevel.checkpoint_if_cancelled()  # then it was cut off for that
+                raise failed
+        raise self._silent(seconds) from failed
 
     def _silent(self, seconds: float) -> StoreError:
         return StoreError(f"{self._membership.address}: no answer within {seconds:g} s")
@@ -141,6 +144,8 @@ class DatabaseThread:
         try:
             with store_errors(membership.address):
                 return act(self._connection())
+        except (JournalTrimmed, LogTrimmed):
+            raise  # an answer: the connection is as good as before
         except psycopg.Error as error:
             self._drop()
             if error.sqlstate == FENCED:

@@ -72,7 +72,8 @@ def _mark(db: Database, which: bytes, value: object) -> None:
 
 def _booked(db: Database, what: str) -> dict[str, int]:
     rows = db.execute(
-        f"SELECT principal, sum({what})::bigint FROM share GROUP BY principal".encode()  # noqa: S608
+        f"""SELECT principal, sum({what})::bigint FROM share
+        GROUP BY principal ORDER BY principal""".encode()  # noqa: S608
     )
     return dict(rows.fetchall())
 

@@ -125,7 +125,7 @@ def stored_bytes(db: Database) -> dict[str, int]:
         SELECT principal, sum(size)::bigint FROM (
             SELECT principal, stored_bytes AS size FROM share
             UNION ALL SELECT principal, -{JOB_BYTES} FROM job WHERE {UNWATCHED}
-        ) AS booked GROUP BY principal""".encode()  # noqa: S608
+        ) AS booked GROUP BY principal ORDER BY principal""".encode()  # noqa: S608
     )
     return dict(rows.fetchall())
 

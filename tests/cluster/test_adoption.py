@@ -1,0 +1,172 @@
+"""What a dead node has left goes to one other node, whole, and nothing of it is lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from arcp_trio import Fenced, PostgresStore
+from arcp_trio.store.errors import StoreError
+from arcp_trio.store.nodes import NodeRow, NodeState
+from arcp_trio.store.postgres.administering import make_schema
+from arcp_trio.store.records import CredentialRow, CredentialState, Entry, Status
+from arcp_trio.store.writes import AcceptJob, AskNode, FinishJob, KeepCredentials, PutSession
+from tests.store.engines import job_row, session_row, tail
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+
+@asynccontextmanager
+async def opened(database: str, *names: str) -> AsyncGenerator[list[PostgresStore]]:
+    """Open a store for each of these nodes, without a runtime."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    stores = [PostgresStore(database, node=name) for name in names]
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            for store in stores:
+                await nursery.start(store.run)
+            yield stores
+            nursery.cancel_scope.cancel()
+
+
+async def row_of(store: PostgresStore, name: str) -> NodeRow:
+    """Return the row of a node that is not gone."""
+    rows = await store.shared.nodes()
+    return next(row for row in rows if row.name == name and row.state != NodeState.GONE)
+
+
+async def at_work(store: PostgresStore) -> None:
+    """Store a session, a job that runs, one that has ended, and a credential."""
+    store.put(PutSession(session_row()))
+    for name in ("J", "K", "L"):
+        store.put(AcceptJob(job_row(name), None))
+    end = Entry(0, 1, tail("L", 0), terminal=True)
+    store.put(FinishJob("L", Status.SUCCESS, 1.0, end))
+    credential = CredentialRow(
+        row_id="C", order_id="O", job_id="J", principal="alice", state=CredentialState.LIVE
+    )
+    await store.put(KeepCredentials([credential])).committed()
+
+
+async def test_one_node_takes_all(database: str) -> None:
+    """Jobs that have not ended, credentials and commands are the other's; sessions are parked."""
+    async with opened(database, "a", "b", "c") as (a, b, c):
+        await at_work(a)
+        await c.put(AskNode(1, "cancel", "J", b"{}")).committed()
+        found = await b.shared.adopt(await row_of(b, "a"))
+        assert found is not None
+        assert [row.job_id for row in found.unfinished] == ["J", "K"]
+        assert [row.row_id for row in found.credentials] == ["C"]
+        assert [each.about for each in await b.shared.open_commands()] == ["J"]
+        place = await b.shared.place("S")
+        assert place is not None
+        assert place.node is None
+        assert not place.over
+        states = {row.name: row.state for row in await b.shared.nodes()}
+        assert states == {"a": NodeState.GONE, "b": NodeState.UP, "c": NodeState.UP}
+
+
+async def test_two_takers(database: str) -> None:
+    """Of two nodes that adopt at once, one gets everything, and the other one nothing."""
+    async with opened(database, "a", "b", "c") as (a, b, c):
+        await at_work(a)
+        dead = await row_of(b, "a")
+        found = list[bool]()
+
+        async def adopt(store: PostgresStore) -> None:
+            found.append(await store.shared.adopt(dead) is not None)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(adopt, b)
+            nursery.start_soon(adopt, c)
+        assert sorted(found) == [False, True]
+
+
+async def test_a_sign_of_life_at_the_last_moment(database: str) -> None:
+    """A node that has beaten since it was judged is not adopted."""
+    async with opened(database, "a", "b") as (a, b):
+        await at_work(a)
+        dead = await row_of(b, "a")
+        with trio.move_on_after(0.5):
+            await a.shared.beat(60, lambda _: None, lambda: None)
+        assert await b.shared.adopt(dead) is None
+        assert (await row_of(b, "a")).beats == dead.beats + 1
+
+
+async def test_the_answer_to_the_commit_is_lost(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that cannot know whether it has adopted another one finds out, and has it all."""
+    async with opened(database, "a", "b") as (a, b):
+        await at_work(a)
+        dead = await row_of(b, "a")
+        line = b.shared._line
+        transact = line.transact
+
+        async def lose_the_answer(act):
+            monkeypatch.undo()
+            await transact(act)
+            raise StoreError("no answer")
+
+        monkeypatch.setattr(line, "transact", lose_the_answer)
+        with pytest.raises(StoreError):
+            await b.shared.adopt(dead)
+        found = await b.shared.adopt(dead)
+        assert found is not None
+        assert [row.job_id for row in found.unfinished] == ["J", "K"]
+
+
+async def test_the_commit_fails(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node whose transaction has failed has adopted nobody, and may try again."""
+    async with opened(database, "a", "b") as (a, b):
+        await at_work(a)
+        dead = await row_of(b, "a")
+        line = b.shared._line
+        transact = line.transact
+
+        async def fail_at_the_end(act):
+            monkeypatch.undo()
+
+            def and_fail(db):
+                act(db)
+                raise StoreError("the server has crashed")
+
+            await transact(and_fail)
+
+        monkeypatch.setattr(line, "transact", fail_at_the_end)
+        with pytest.raises(StoreError):
+            await b.shared.adopt(dead)
+        assert await b.shared.adopt(dead) is None
+        assert await b.shared.adopt(dead) is not None
+
+
+async def test_a_start_under_the_same_name_takes_all_at_once(database: str) -> None:
+    """It waits for nothing; the older one can neither write nor read any longer."""
+    async with opened(database, "a") as (older,), trio.open_nursery() as nursery:
+        await at_work(older)
+        newer = PostgresStore(database, node="a")
+        await nursery.start(newer.run)
+        found = await newer.recover()
+        assert [row.job_id for row in found.unfinished] == ["J", "K"]
+        assert [row.row_id for row in found.credentials] == ["C"]
+        for read in (older.shared.nodes, older.recover, older.shared.open_commands):
+            with pytest.raises(Fenced):
+                await read()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_node_that_leaves_in_order(database: str) -> None:
+    """It is gone at once, unless jobs are left, which another node has to adopt."""
+    async with opened(database, "a", "b", "c") as (a, b, c):
+        await at_work(a)
+        await b.put(PutSession(session_row("T", token=b"u"))).committed()
+        await a.shared.leave()
+        await b.shared.leave()
+        states = {row.name: row.state for row in await c.shared.nodes()}
+        assert states == {"a": NodeState.UP, "b": NodeState.GONE, "c": NodeState.UP}
+        place = await c.shared.place("T")
+        assert place is not None
+        assert place.node is None

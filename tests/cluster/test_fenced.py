@@ -1,0 +1,109 @@
+"""A node that others have taken for dead ends within five seconds, and says nothing of its jobs."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import trio
+
+from arcp_trio import Agents, BlockingContext, Fenced, JobContext, Json
+from arcp_trio.store.postgres.administering import make_schema
+from arcp_trio.testing import Peer, WireRecorder
+from arcp_trio.transport import TransportClosed
+from tests.cluster.side_by_side import NodeHere, clients_of, runtime_over
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+SECONDS = 20.0
+"""Four times what is promised: the machine may be busy. A thread goes on for a minute."""
+STUBBORN = ("thread", "sayer", "slow")
+GONE = "node is gone, others go on"
+TROUBLE = "store in trouble"
+
+
+class Stubborn:
+    """Agents that go on for as long as they can, whatever they are told."""
+
+    def __init__(self) -> None:
+        self.agents = Agents()
+        self.let_go = threading.Event()
+        for function in (self.thread, self.sayer, self.slow):
+            self.agents.agent(function.__name__)(function)
+
+    def thread(self, _job: BlockingContext) -> Json:
+        """Do not stop."""
+        self.let_go.wait(60)
+
+    def sayer(self, job: BlockingContext) -> Json:
+        """Say one thing after the other."""
+        while True:
+            job.log("still here")
+
+    async def slow(self, job: JobContext) -> Json:
+        """Clean up for longer than there is time."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(1)
+                await job.log("cleaned up")
+
+
+async def busy(node: NodeHere) -> dict[Peer, list[str]]:
+    """Have clients with their jobs: some that do not stop, one that does, no job at all."""
+    clients = {await node.welcomed(): agents for agents in (STUBBORN, ("sleeper",), ())}
+    return {
+        client: [(await client.submit(agent))["job_id"] for agent in agents]
+        for client, agents in clients.items()
+    }
+
+
+@pytest.mark.logs_error(GONE)
+@pytest.mark.logs_error(TROUBLE)
+async def test_it_is_over_whatever_its_jobs_do(database: str) -> None:
+    """Its clients are told to come back; its jobs are another node's, which ends each once."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    stubborn, recorder = Stubborn(), WireRecorder()
+    older, store = runtime_over(database, "n0", stubborn.agents)
+    entered = trio.Event()
+    over = trio.Event()
+    codes = list[int | None]()
+
+    async def be_older() -> None:
+        async with older:
+            entered.set()
+            await trio.sleep_forever()
+
+    async def see_older_end() -> None:
+        with pytest.raises(Fenced):
+            await be_older()
+        over.set()
+
+    async def hear(client: Peer) -> None:
+        try:
+            while True:
+                await client.receive()
+        except TransportClosed as closed:
+            codes.append(closed.code)
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(see_older_end)
+            await entered.wait()
+            async with clients_of(older, store, recorder) as node, trio.open_nursery() as hearing:
+                clients = await busy(node)
+                for client in clients:
+                    hearing.start_soon(hear, client)
+                newer, its_store = runtime_over(database, "n0")
+                async with newer, clients_of(newer, its_store, recorder) as taker:
+                    with trio.fail_after(SECONDS):
+                        await over.wait()
+                    stubborn.let_go.set()
+                    for client, jobs in clients.items():
+                        again = await taker.welcomed(resume=client.resume_from())
+                        for job_id in jobs:
+                            terminal = await again.until_terminal(job_id)
+                            assert terminal["payload"]["code"] == "INTERNAL_ERROR"
+    assert set(codes) <= {1011, 1012}
+    assert 1012 in codes
