@@ -20,12 +20,15 @@ FENCED: Final = 6
 """The exit code of a node that others have taken for dead."""
 
 
+STEPS: Final = 20
+
+
 async def at_work(stage: Stage, node: Node) -> tuple[Client, Client, str, str]:
     """Have a client at a node with a job and a durable one, and a client elsewhere that follows."""
     mine = await stage.client(node)
     other = await stage.client(stage.others(node)[0])
     job = await mine.submit("count", [100_000, 0.01], "count")
-    durable = await mine.submit("steps", 40, "steps")
+    durable = await mine.submit("steps", STEPS, "steps")
     await other.subscribe(job)
     await mine.heard(job, 20)
     await other.heard(job, 20)
@@ -38,7 +41,7 @@ async def goes_on(mine: Client, other: Client, job: str, durable: str) -> None:
     assert ends[0] == ends[1]
     assert (ends[0]["code"], ends[0]["retryable"]) == ("INTERNAL_ERROR", True)
     assert mine.said(job) == other.said(job)
-    assert (await mine.end(durable))["result"] == sum(range(40))
+    assert (await mine.end(durable))["result"] == sum(range(STEPS))
     assert mine.resumes >= 1
     assert mine.lost_sessions == other.lost_sessions == 0
 
@@ -75,8 +78,9 @@ async def test_a_node_loses_the_database_and_keeps_its_clients(
         node = stage.cluster[0]
         mine, other, job, durable = await at_work(stage, node)
         node.line.shut()
-        await trio.sleep(NODE_SECONDS)
+        await trio.sleep(NODE_SECONDS / 2)
         node.serves = False  # as its /readyz says by now
+        await stage.cluster.balancer.cut(node.port)
         await goes_on(mine, other, job, durable)
         node.line.open()
         assert await node.ended() == FENCED
