@@ -134,7 +134,8 @@ class Work:
         """Work until it is over."""
         async with trio.open_nursery() as nursery:
             for number, client in enumerate(self._clients):
-                other = self._clients[number - 1]
+                same = [each for each in self._clients if each.principal == client.principal]
+                other = same[same.index(client) - 1]
                 nursery.start_soon(self._work, client, other, random.Random(self._seed + number))
 
     async def _work(self, client: Client, other: Client, chance: random.Random) -> None:

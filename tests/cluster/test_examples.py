@@ -60,6 +60,7 @@ def the_database(folder: Path) -> Generator[PostgresServer]:
             cwd=folder,
             check=True,
             timeout=60,
+            stdout=subprocess.DEVNULL,
         )
         yield server
 
@@ -82,8 +83,9 @@ def test_the_containers_are_a_cluster(tmp_path: Path) -> None:
             options: list[str] = SERVICES[name]["command"]
             command = [*serve[1:], *options, "--port", "0"]
             node = start(*command, environment=environment(name, server))
-            with peer(node.url(), "of-alice") as session:
-                assert session.run("echo", name)[-1]["payload"]["result"] == name
+            url = node.url().replace("0.0.0.0", "127.0.0.1")
+            with peer(url, "of-alice") as session:
+                assert session.run("echo", name)[-1]["payload"]["result"] == {"echo": name}
         listed = start("nodes", "--json", environment=environment("one", server)).end()[1]
         found = [json.loads(line) for line in listed.splitlines()]
         assert sorted((each["name"], each["state"]) for each in found) == [

@@ -86,6 +86,7 @@ async def test_a_node_loses_the_database_and_keeps_its_clients(
         assert await node.ended() == FENCED
 
 
+@pytest.mark.soak
 async def test_a_pause_that_is_short_enough(database: str, tmp_path: Path) -> None:
     """A node that stood still for less than that goes on, with its jobs."""
     async with staged(database, tmp_path, nodes=2, node_seconds=10) as stage:

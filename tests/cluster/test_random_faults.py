@@ -32,15 +32,15 @@ async def go_through(database: str, folder: Path, seed: int, faults: int, second
         assert not any(client.lost_sessions for client in clients)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_some_faults(seed: int, database: str, tmp_path: Path) -> None:
+async def test_some_faults(database: str, tmp_path: Path) -> None:
     """Six clients follow jobs to their ends while nodes, lines and connections fail."""
-    await go_through(database, tmp_path, seed, faults=12, seconds=110)
+    await go_through(database, tmp_path, 1, faults=6, seconds=110)
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 async def test_ten_thousand_faults(database: str, tmp_path: Path) -> None:
-    """The same for an hour; `CLUSTER_SEED` and `CLUSTER_FAULTS` choose another run."""
+    """The same for hours; `CLUSTER_SEED` and `CLUSTER_FAULTS` choose another run."""
     seed = int(os.environ.get("CLUSTER_SEED") or random.randrange(1_000_000))
     faults = int(os.environ.get("CLUSTER_FAULTS") or 10_000)
     await go_through(database, tmp_path, seed, faults, seconds=20_000)
