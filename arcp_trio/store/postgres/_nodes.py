@@ -11,6 +11,7 @@ from typing import Any, Final
 from arcp_trio.store.nodes import NodeRow, NodeState, RollCall
 from arcp_trio.store.postgres._address import DatabaseAddress
 from arcp_trio.store.postgres._adopting import take_over
+from arcp_trio.store.postgres._checks import seconds_ahead
 from arcp_trio.store.postgres._connections import application_name
 from arcp_trio.store.postgres._schema import Database
 
@@ -68,18 +69,15 @@ def beat(db: Database, me: int, *, alive: bool) -> RollCall | None:
     """Give a sign of life, if `alive`, and see all nodes; None if this one is gone."""
     began = time.monotonic()
     beaten = db.execute("UPDATE beat SET beats = beats + %s WHERE node = %s", (int(alive), me))
-    before = time.time()
-    clock = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
-    after = time.time()
+    ahead = seconds_ahead(db)
     rows = db.execute(f"{_NODES} WHERE state <> 'gone' ORDER BY node").fetchall()
     if not beaten.rowcount:
         return None
-    assert clock is not None
     return RollCall(
         began=began,
         ended=time.monotonic(),
         nodes=[_node_of(row) for row in rows],
-        ahead=clock[0] - (before + after) / 2,
+        ahead=ahead,
     )
 
 
