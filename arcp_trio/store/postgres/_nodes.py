@@ -5,6 +5,7 @@ Each function works on a connection whose transactions are begun and ended by ha
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ from arcp_trio.store.postgres._adopting import take_over
 from arcp_trio.store.postgres._checks import seconds_ahead
 from arcp_trio.store.postgres._connections import application_name
 from arcp_trio.store.postgres._schema import Database
+
+KEY_BYTES: Final = 32
 
 TERMINATE_MILLISECONDS: Final = 2_000
 """How long to wait for a connection of a dead node to end."""
@@ -50,6 +53,16 @@ def join(
         for (older,) in replaced:
             take_over(db, me, older, window)
     return me, committed
+
+
+def signing_key(db: Database) -> bytes:
+    """Return the key of all nodes, which the first one makes."""
+    made = secrets.token_bytes(KEY_BYTES)
+    db.execute("INSERT INTO signing VALUES (true, %s) ON CONFLICT DO NOTHING", (made,))
+    row = db.execute("SELECT key FROM signing").fetchone()
+    assert row is not None
+    key: bytes = row[0]
+    return key
 
 
 def terminate(db: Database, address: DatabaseAddress, node: int) -> None:

@@ -130,6 +130,7 @@ class PostgresStore(PostgresReader, Store):
         membership.node, self._committed = _nodes.join(
             db, address, membership.name, __version__, self.shared.resume_window_seconds
         )
+        membership.signing_key = _nodes.signing_key(db)
         set_up(db, membership)
         return _process(db)
 
