@@ -12,6 +12,7 @@ from arcp_trio.runtime.wake import Wake
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import CLIENT_FEATURES
+from tests.cluster.audit import audit
 from tests.cluster.side_by_side import NodeHere, nodes_over
 
 SECONDS = 80
@@ -68,17 +69,18 @@ class Desk:
 async def two_nodes(
     database: str,
     *,
+    audited: bool = True,
     follow_seconds: float = 1,
     **limits: int,
 ) -> AsyncGenerator[tuple[Desk, NodeHere, NodeHere]]:
-    """Run two nodes with tellers."""
+    """Run two nodes with tellers; check the database after the test, if `audited`."""
     desk = Desk()
     with trio.fail_after(SECONDS):
         chosen = Limits(follow_seconds=follow_seconds, **limits)
-        async with nodes_over(database, limits=chosen) as (one, two):
-            for node in (one, two):
-                node.runtime.add(desk.agents)
+        async with nodes_over(database, others=[desk.agents], limits=chosen) as (one, two):
             yield desk, one, two
+        if audited:
+            await trio.to_thread.run_sync(audit, database)
 
 
 async def quiet(node: NodeHere, *, resume: Frame | None = None) -> Peer:

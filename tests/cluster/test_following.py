@@ -140,8 +140,8 @@ async def test_what_a_session_elsewhere_is_owed_is_kept(database: str) -> None:
 
 async def test_a_full_journal_waits_for_its_submitter_at_another_node(database: str) -> None:
     """A job waits while its journal is full of what its submitter elsewhere has yet to read."""
-    limits = {"journal_bytes": 100_000, "tail_frames": 50, "outbox_items": 50}
-    async with two_nodes(database, **limits) as (desk, one, two):
+    async with two_nodes(database, journal_bytes=100_000, tail_frames=50, outbox_items=50) as nodes:
+        desk, one, two = nodes
         peer, job_id = await submitted(one, letters=2_000)
         peer = await moved(peer, two)
         await desk.say(job_id, 500)
@@ -151,6 +151,33 @@ async def test_a_full_journal_waits_for_its_submitter_at_another_node(database: 
         assert desk.said[job_id] < 500, "it has waited for nobody"
         told = lines(await until_end(peer, job_id))
         assert [line.rstrip("x") for line in told] == counted(500)
+
+
+async def test_a_key_of_a_job_at_another_node(database: str) -> None:
+    """A client that submits the key of a job of another node has all of its events, each once.
+
+    Once the job has ended, another submit brings the terminal again, and nothing else.
+    """
+    # A terminal that is numbered twice would be a fault but for this.
+    async with two_nodes(database, audited=False) as (desk, one, two):
+        peer, job_id = await submitted(one, idempotency_key="k")
+        await desk.say(job_id, 3)
+        await desk.has_said(job_id, 3)
+        other, again = await submitted(two, idempotency_key="k")
+        assert again == job_id
+        peer = await moved(peer, two)
+        assert (await peer.submit("teller", 0, idempotency_key="k"))["job_id"] == job_id
+        await desk.say(job_id, 3)
+        await desk.end(job_id)
+        for each in (peer, other):
+            await each.until_terminal(job_id)
+            events = each.recorder.events(job_id, session_id=str(each.session_id))
+            assert lines(events) == counted(6)
+        for each in (peer, other):
+            each.seen.clear()
+            assert (await each.submit("teller", 0, idempotency_key="k"))["job_id"] == job_id
+            await each.until_terminal(job_id)
+            assert not [frame for frame in each.seen if frame["type"] == "job.event"]
 
 
 async def test_followed_jobs_are_bounded(database: str) -> None:
