@@ -72,7 +72,7 @@ def _add(family: Family, line: str) -> None:
     key = name, _labels(inside or "")
     assert key not in family.samples, line
     value = float(number)
-    assert value >= 0, line
+    assert value >= 0 or family.kind == "gauge", line
     family.samples[key] = value
 
 

@@ -147,6 +147,8 @@ class Limits:
     """How late an event of a job at another node can be, if the wake-up for it gets lost."""
     followed_jobs: int = 10_000
     """Jobs of other nodes that sessions here watch; past it no further one is subscribed to."""
+    orphan_seconds: float = 600
+    """How long a durable job waits for a node that has its agent."""
     command_seconds: float = 5
     """How long another node may take to do what a client asks of a job that runs there."""
 

@@ -7,7 +7,7 @@ jobs that were running are ended.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
@@ -24,6 +24,8 @@ from arcp_trio.wire.json import loads_object
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.durable.beginnings import Beginnings
     from arcp_trio.runtime.job.job import Job
@@ -31,15 +33,22 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.outcome import Outcome
     from arcp_trio.runtime.session.sessions import Sessions
 
+Sift: TypeAlias = "Callable[[Recovered], Awaitable[Recovered]]"
+"""Leaves to other nodes what they alone can go on with, and returns the rest."""
+
 log = logging.getLogger(__name__)
 
 
-async def take_over(core: Core, sessions: Sessions, beginnings: Beginnings) -> None:
+async def take_over(
+    core: Core, sessions: Sessions, beginnings: Beginnings, sift: Sift | None
+) -> None:
     """Settle what the previous runtime has left, park its sessions, and let clients in.
 
     They are let in only once the terminals are stored, however long the store is in trouble.
     """
     found = await core.store.recover()
+    if sift is not None:
+        found = await sift(found)
     revived = await settle(core, sessions.jobs, found, "the runtime restarted")
     sessions.park_all(found.sessions)
     core.taken_over.set()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -17,6 +19,7 @@ from arcp_trio.runtime.connection.attendance import Attendance
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
+from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.job import leftovers
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.job.durable.beginnings import Beginnings
@@ -38,6 +41,7 @@ from arcp_trio.store.errors import Fenced
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
+from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.under_trio import need_trio
 from arcp_trio.version import __version__
 
@@ -282,7 +286,9 @@ class Runtime:
                     sessions.start_soon(keep_running, self._revoker.run, name="revocations")
                     if self._cluster is not None:
                         sessions.start_soon(self._be_a_node, self._cluster, name="node")
-                    sessions.start_soon(take_over, core, self._sessions, beginnings, name="restart")
+                    sift = None if self._cluster is None else self._cluster.waiting.sift
+                    restart = partial(take_over, core, self._sessions, beginnings, sift)
+                    sessions.start_soon(restart, name="restart")
                     # A store in trouble does not stop the start: clients are told of it.
                     await first_of(core.taken_over.wait, core.store.troubled)
                     sessions.start_soon(keep_running, self._sessions.sweep, name="sweep")
@@ -375,10 +381,25 @@ class Runtime:
             await leave_to_others(core, jobs, self._attendance)
             return
         jobs.suspend_all()
-        with trio.move_on_after(drain):
+        drain_ends = trio.current_time() + drain
+        if self._cluster is not None and self._cluster.members.others_up:
+            await self._leave_to_others(self._cluster)
+        with trio.move_on_at(drain_ends):
             await jobs.none_left(but_suspended=True)
         await end_jobs(core, jobs, store_failed=self._store_failure is not None)
         await end_connections(core, sessions, self._attendance)
+
+    async def _leave_to_others(self, cluster: Cluster) -> None:
+        """Have clients go on at other nodes, and durable jobs, too; the other jobs stay here."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cluster.drain, name="drain")
+            await end_connections(
+                self._core,
+                self._sessions,
+                self._attendance,
+                Farewell(CloseCode.ELSEWHERE, "go on at another node"),
+            )
+        self._core.farewells_end = math.inf
 
 
 def _do_nothing() -> None:

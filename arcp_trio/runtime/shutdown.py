@@ -26,6 +26,8 @@ GRACE_SECONDS: Final = 2.0
 REVOKE_SECONDS: Final = 1.0
 """How long credentials may take to be revoked then; the next start revokes the rest."""
 
+FAREWELL: Final = Farewell(CloseCode.GOING_AWAY, "the runtime is shutting down")
+
 
 async def end_jobs(core: Core, jobs: Jobs, *, store_failed: bool) -> None:
     """End all jobs, and wait for their ends to be stored and their credentials to be revoked.
@@ -63,12 +65,13 @@ async def leave_to_others(core: Core, jobs: Jobs, attended: Attendance) -> None:
         await attended.none_left()
 
 
-async def end_connections(core: Core, sessions: Sessions, attended: Attendance) -> None:
+async def end_connections(
+    core: Core, sessions: Sessions, attended: Attendance, farewell: Farewell = FAREWELL
+) -> None:
     """Have each connection end, after everything its session is owed; wait for that in bounds."""
     core.farewells_end = trio.current_time() + core.limits.close_seconds
     if attended:
         log.info("closing connections", extra={"connections": len(attended)})
-    farewell = Farewell(CloseCode.GOING_AWAY, "the runtime is shutting down")
     sessions.say_goodbye(farewell)
     attended.end_without_session(farewell)
     with trio.CancelScope(deadline=core.farewells_end):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -93,6 +93,25 @@ class Nodes(ABC):
         Raises:
             Fenced: this node is gone.
             StoreError: the store cannot do it now.
+        """
+
+    @abstractmethod
+    async def leave_jobs(self, job_ids: Collection[str]) -> None:
+        """Have durable jobs of this node wait for one that has their agents.
+
+        Everything that this node has written of them has to be stored.
+        """
+
+    @abstractmethod
+    async def take_jobs(
+        self, agents: Sequence[str], most: int, orphan_seconds: float
+    ) -> Recovered | None:
+        """Take jobs that wait, with those below them; None if there is nothing to take.
+
+        Args:
+            agents: what this node has, each as `name@version`.
+            most: how many to take, without those below them.
+            orphan_seconds: jobs that have waited for longer are taken whatever their agents are.
         """
 
     @abstractmethod

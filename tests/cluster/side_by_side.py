@@ -114,6 +114,7 @@ async def nodes_over(
     database: str,
     count: int = 2,
     *,
+    others: Iterable[Agents] = (),
     limits: Limits = LIMITS,
     policy: Policy | None = None,
     provisioner: Provisioner | None = None,
@@ -127,6 +128,7 @@ async def nodes_over(
             runtime, store = runtime_over(
                 database,
                 f"n{place}",
+                *others,
                 limits=limits,
                 policy=policy,
                 provisioner=provisioner,

@@ -8,6 +8,7 @@ import trio
 from arcp_trio import ArcpError, InvalidRequest, JobNotFound, PermissionDenied, Policy
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
+from arcp_trio.wire.errors import error_from_payload
 from tests.cluster.side_by_side import nodes_over
 from tests.questions.support import answer, asked, listed
 from tests.stage import BOB, OPERATOR
@@ -23,8 +24,13 @@ async def cancel(peer: Peer, job_id: str) -> Frame:
     Raises:
         ArcpError: the class of the refusal's code.
     """
-    await peer.send("job.cancel", {"job_id": job_id, "reason": "enough"})
-    return await peer.expect("job.cancelled", job_id=job_id)
+    request = await peer.send("job.cancel", {"job_id": job_id, "reason": "enough"})
+    while True:
+        frame = await peer.receive()
+        if frame["type"] == "job.cancelled":
+            return frame
+        if frame["payload"].get("request_id") == request:
+            raise error_from_payload(frame["payload"])
 
 
 async def refused(peer: Peer, kind: str, job_id: str) -> ArcpError:

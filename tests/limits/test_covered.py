@@ -105,6 +105,7 @@ HIT_BY = {
     "runs_without_progress": "durable/test_limits.py::test_a_job_that_ends_the_process_is_ended",
     "release_seconds": "cluster/test_letting_go.py::test_a_silent_node",
     "node_seconds": "cluster/test_judging.py::test_a_node_without_beats_is_dead_after_its_time",
+    "orphan_seconds": "cluster/test_leaving.py::test_a_durable_job_waits_for_no_longer_than_that",
     "command_seconds": "cluster/test_asking.py::test_a_node_that_does_not_answer",
     "issue_seconds": "limits/test_upstream.py::test_issuing_takes_no_longer",
     "revoke_seconds": "limits/test_upstream.py::test_an_end_waits_no_longer_for_revoking",

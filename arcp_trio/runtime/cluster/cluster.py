@@ -13,6 +13,8 @@ from arcp_trio.runtime.cluster.following import Following
 from arcp_trio.runtime.cluster.members import BEATS, Members
 from arcp_trio.runtime.cluster.moving import SharedParking
 from arcp_trio.runtime.cluster.obeying import Obeyer
+from arcp_trio.runtime.cluster.waiting import WaitingJobs
+from arcp_trio.runtime.shutdown import GRACE_SECONDS
 from arcp_trio.store.errors import Fenced, StoreError
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ class Cluster:
         self._core = core
         self._shared = shared
         self._jobs = jobs
-        self.members = Members(core, jobs, beginnings, shared)
+        self.waiting = WaitingJobs(core, jobs, beginnings, shared)
+        self.members = Members(core, jobs, beginnings, shared, self.waiting)
         self.asker = Asker(
             core.store, shared, core.limits.command_seconds, core.metrics.commands.observe
         )
@@ -60,6 +63,7 @@ class Cluster:
             nursery.start_soon(
                 count_elsewhere, shared, self._jobs, sessions, seconds, name="jobs of other nodes"
             )
+            nursery.start_soon(self.waiting.take, seconds, name="jobs that wait for a node")
             await self.members.run(over)
 
     async def _exchange(self, obeyer: Obeyer) -> None:
@@ -72,6 +76,18 @@ class Cluster:
                 await obeyer.obey_all()
             except StoreError as error:
                 log.warning("other nodes cannot be heard", extra={"error": str(error)})
+
+    async def drain(self) -> None:
+        """Let the other nodes know that this one is about to end, and leave durable jobs to them.
+
+        The jobs are suspended already.
+        """
+        with trio.move_on_after(self._core.limits.close_seconds):
+            try:
+                await self._shared.drain()
+            except (StoreError, Fenced) as error:
+                log.warning("other nodes not told of the end", extra={"error": str(error)})
+        await self.waiting.leave(GRACE_SECONDS)
 
     async def leave(self) -> None:
         """Be gone, once everything is stored; what is left is for the others to adopt."""

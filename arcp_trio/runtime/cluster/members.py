@@ -13,10 +13,12 @@ from arcp_trio.runtime.cluster.judging import NodeJudge
 from arcp_trio.runtime.restart import settle
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.errors import Fenced, StoreError
+from arcp_trio.store.nodes import NodeState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from arcp_trio.runtime.cluster.waiting import WaitingJobs
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.durable.beginnings import Beginnings
     from arcp_trio.runtime.job.jobs import Jobs
@@ -38,8 +40,11 @@ CLOCK_SECONDS: Final = 1.0
 class Members:
     """Knows the other nodes by their signs of life, as of this node's last one."""
 
-    def __init__(self, core: Core, jobs: Jobs, beginnings: Beginnings, nodes: Nodes) -> None:
+    def __init__(
+        self, core: Core, jobs: Jobs, beginnings: Beginnings, nodes: Nodes, waiting: WaitingJobs
+    ) -> None:
         self._core = core
+        self._waiting = waiting
         self._jobs = jobs
         self._beginnings = beginnings
         self._nodes = nodes
@@ -53,6 +58,12 @@ class Members:
         self._found_dead = Wake()
 
     # -- what is known of the others
+
+    @property
+    def others_up(self) -> bool:
+        """Whether another node takes sessions and jobs, as far as is known."""
+        rows = [] if self._newest is None or self._cut_off else self._newest.nodes
+        return any(row.state == NodeState.UP and row.node != self._nodes.node for row in rows)
 
     def trouble(self) -> str | None:
         """Return why this node should get no clients now; None if it may."""
@@ -113,6 +124,7 @@ class Members:
             if found is not None:
                 log.warning("node is dead, and adopted", extra=facts)
                 self._core.metrics.adoptions += 1
+                found = await self._waiting.sift(found)
                 revived = await settle(self._core, self._jobs, found, "the job's node was lost")
                 await self._beginnings.run(revived)
         except Fenced:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
+from arcp_trio.store.records import HOLES, Entry
 from arcp_trio.wire.event_bodies import (
     KINDS,
     ArtifactRefBody,
@@ -20,8 +21,8 @@ from arcp_trio.wire.event_bodies import (
     ToolCallBody,
     ToolResultBody,
 )
-from arcp_trio.wire.events import read_body
-from arcp_trio.wire.json import JsonLike, loads_exact
+from arcp_trio.wire.events import REMAINING, read_body
+from arcp_trio.wire.json import JsonLike, loads_exact, object_in
 from arcp_trio.wire.plain_text import one_line
 from arcp_trio.wire.questions import QUESTION
 
@@ -51,6 +52,16 @@ class LastEvent:
             return self._words
         event = loads_exact(self._payload)
         return in_words(str(event["kind"]), event["body"])
+
+
+def told_by(entry: Entry) -> str | None:
+    """Put a stored event into words; None for what is never a job's last event."""
+    if entry.terminal or entry.child is not None or entry.tail[0] == HOLES:
+        return None
+    event = object_in(loads_exact(b"{" + entry.tail[1:])["payload"])
+    kind, body = str(event["kind"]), object_in(event["body"])
+    told_by_runtime = kind == "metric" and body.get("name") == REMAINING
+    return None if kind == "result_chunk" or told_by_runtime else in_words(kind, body)
 
 
 def in_words(kind: str, body: JsonLike) -> str:

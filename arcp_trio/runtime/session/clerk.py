@@ -237,13 +237,21 @@ class Clerk:
         """
         session = self._session
         self._jobs.remove_submitter(session.id)
-        if self._core.store.shared is not None:
-            self._core.store.put(CloseSession(session.id))
         log.debug("session closed", extra=session.facts)
         payload = {} if message.reason is None else {"reason": message.reason}
         closed = frame("session.closed", payload)
-        session.tell(Leave(request.attachment, Farewell(CloseCode.NORMAL, "closed", closed)))
+        leave = Leave(request.attachment, Farewell(CloseCode.NORMAL, "closed", closed))
+        if self._core.store.shared is None:
+            session.tell(leave)
+        else:
+            # A client that knows of it may cancel at another node, which looks into the store.
+            session.hold()
+            self._core.store.put(CloseSession(session.id)).then(partial(self._closed, leave))
         request.attachment.closing.within(self._core.limits.close_seconds)
+
+    def _closed(self, leave: Leave) -> None:
+        self._session.tell(leave)
+        self._session.release()
 
     def _require(self, feature: str) -> None:
         if feature not in self._session.features:

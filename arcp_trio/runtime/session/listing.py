@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from arcp_trio.authority.budget import exact
 from arcp_trio.runtime.job import costs
+from arcp_trio.runtime.job.last_event import told_by
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import Answer
+from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.records import Status
 from arcp_trio.wire.errors import ArcpError, InvalidRequest, clip
@@ -42,6 +44,11 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.store.records import JobRow
 
+LAST_EVENTS: Final = 4
+"""Entries among which the last event of a job at another node is looked for."""
+LAST_BYTES: Final = 256 * 1024
+"""Bytes of those of all jobs of a page, about."""
+
 PAGE_ALLOWANCE: Final = 1_024
 """Bytes of a frame around the entries of a listing, at most."""
 
@@ -63,7 +70,7 @@ class Lister:
         found = await self._found(self._query(message))
         page: list[tuple[JobRow, JsonObject]] = []
         room = core.limits.frame_bytes_out - PAGE_ALLOWANCE
-        for row in found[: message.page_size]:
+        for row in await self._with_last_events(found[: message.page_size]):
             entry = to_json(await self._entry(row))
             # The store counts acceptances: where it has stopped for their size, this stops, too.
             room -= max(len(dumps(entry)), len(row.accepted))
@@ -89,6 +96,23 @@ class Lister:
             return await reads.jobs(query)
         row = await reads.job(scope.job_id)
         return [] if row is None or not query.wants_now(row) else [row]
+
+    async def _with_last_events(self, rows: Sequence[JobRow]) -> Sequence[JobRow]:
+        """Read the last events of the jobs that run at other nodes from their journals."""
+        cursors = {
+            row.job_id: max(row.base, row.length - LAST_EVENTS)
+            for row in rows
+            if row.finished_at is None and row.length > 0 and row.job_id not in self._jobs.live
+        }
+        if not cursors or self._core.store.shared is None:
+            return rows
+        try:
+            found = await self._session.reads.owed(cursors, LAST_EVENTS * len(cursors), LAST_BYTES)
+        except JournalTrimmed:
+            return rows  # so much is emitted that nothing is the last event for long
+        words = [(job_id, told_by(entry)) for job_id, entry in found]
+        last = {job_id: told for job_id, told in words if told is not None}
+        return [replace(row, last_event=last.get(row.job_id, row.last_event)) for row in rows]
 
     def _query(self, message: ListJobs) -> JobQuery:
         wanted, principal = message.filter, self._session.principal

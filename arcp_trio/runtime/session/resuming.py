@@ -31,6 +31,10 @@ def cannot_resume() -> ResumeWindowExpired:
     return ResumeWindowExpired("the session cannot be resumed from there")
 
 
+def _resumed_elsewhere() -> InternalError:
+    return InternalError("the session was resumed elsewhere at the same time: try again")
+
+
 async def check_resume(
     store: Store,
     principal: str | None,
@@ -106,6 +110,8 @@ class Resume:
         await self.check(record)
         if attachment.over or session.lost is not None:
             raise cannot_resume()
+        if session.elsewhere:
+            raise _resumed_elsewhere()
         if session.holder is None:
             self.sessions.refuse_if_full(session.principal)
         token = resume_token()
@@ -119,7 +125,7 @@ class Resume:
         self.sessions.join(session, attachment)
         await rotated.committed()
         if session.id in rotated.refused:
-            raise InternalError("the session was resumed elsewhere at the same time")
+            raise _resumed_elsewhere()
         self.token = token
         session.tell(Attach(attachment, self.after_seq))
         resumed = {"peer": self.peer, "after_seq": self.after_seq}

@@ -62,6 +62,8 @@ class Session:
         """On Trio's clock: when the session stops being resumable, unless it is attached before."""
         self.lost: str | None = None
         """Why the session cannot go on, if so: it is dropped rather than parked."""
+        self.elsewhere = False
+        """Another runtime has it, or is to have it: no connection is attached here any more."""
         self.line = Line(self.outbox)
         """The order in which its submits are answered."""
         self.accepting: frozenset[str] = frozenset()  # costs nothing while it is empty
@@ -160,7 +162,8 @@ class Session:
             self.holder.closing.now(CloseCode.NORMAL, ELSEWHERE)
 
     def went_elsewhere(self) -> None:
-        """Notice that another runtime has the session by now: nobody here may see more of it."""
+        """Notice that another runtime has the session, or is to have it: it ends here."""
+        self.elsewhere = True
         self.evict()
         if self.attached is not None:
             self.attached.closing.now(CloseCode.NORMAL, ELSEWHERE)

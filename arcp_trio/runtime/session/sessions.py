@@ -93,7 +93,7 @@ class Sessions:
         while (session := await self._awake_or_none(session_id)) is not None:
             session.hold()
             try:
-                elsewhere = await self._parking.is_elsewhere(session_id)
+                elsewhere = session.elsewhere or await self._parking.is_elsewhere(session_id)
                 if not elsewhere:
                     await check(session.record)
             except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import attrs
@@ -64,8 +65,43 @@ def take_over(db: Database, me: int, gone: int, window: float) -> Taken:
     return Taken(frozenset(each for (each,) in jobs), frozenset(each for (each,) in credentials))
 
 
+def leave_jobs(db: Database, me: int, job_ids: Collection[str]) -> None:
+    """Have jobs wait for a node that has their agents."""
+    db.execute(
+        """UPDATE job SET node = NULL, waits_since = now()
+        WHERE job_id = ANY(%s) AND node = %s AND finished_at IS NULL""",
+        (list(job_ids), me),
+    )
+
+
+def take_jobs(
+    db: Database, me: int, agents: Sequence[str], most: int, orphan_seconds: float
+) -> Taken:
+    """Give jobs that wait to a node, with all below them, within the caller's transaction."""
+    roots = db.execute(
+        """SELECT jid FROM job WHERE node IS NULL AND finished_at IS NULL
+        AND (agent = ANY(%s) OR waits_since < now() - make_interval(secs => %s))
+        AND NOT EXISTS (SELECT FROM job AS p
+            WHERE p.jid = job.parent_jid AND p.node IS NULL AND p.finished_at IS NULL)
+        ORDER BY jid LIMIT %s FOR UPDATE SKIP LOCKED""",
+        (list(agents), float(orphan_seconds), most),
+    ).fetchall()
+    if not roots:
+        return Taken(frozenset(), frozenset())
+    jobs = db.execute(
+        """WITH RECURSIVE tree AS (
+            SELECT unnest(%s::bigint[]) AS jid
+            UNION ALL SELECT job.jid FROM job JOIN tree ON job.parent_jid = tree.jid
+            WHERE job.node IS NULL AND job.finished_at IS NULL
+        ) UPDATE job SET node = %s, waits_since = NULL FROM tree WHERE job.jid = tree.jid
+        RETURNING job_id""",
+        ([jid for (jid,) in roots], me),
+    ).fetchall()
+    return Taken(frozenset(each for (each,) in jobs), frozenset())
+
+
 def taken_from(db: Database, me: int, gone: int, taken: Taken) -> Recovered | None:
-    """Read what was taken over; None if it was not, as its transaction has failed.
+    """Read what was taken over of a node; None if it was not, as its transaction has failed.
 
     The caller's transaction sees one state of the database.
     """

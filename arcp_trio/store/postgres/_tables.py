@@ -102,8 +102,9 @@ _SESSIONS: Final = (
 )
 
 # - job: one past its retention is `expired`, and visible only to watches that are owed its end. A
-#   durable job whose `node` is NULL waits for a node that has its agent. `kept_by` is the parent
-#   that may be called again and ask for the job, whose retention begins when it becomes NULL.
+#   durable job whose `node` is NULL waits for a node that has its agent, since `waits_since`.
+#   `kept_by` is the parent that may be called again and ask for the job, whose retention begins
+#   when it becomes NULL.
 # - submitter: `told` once the log of the session has the acceptance. A session that was lost before
 #   that is told when it comes back.
 # - last_number: the last number that a job's first session gave to its entries. It is kept here
@@ -141,7 +142,8 @@ _JOBS: Final = (
         base bigint NOT NULL DEFAULT 0,
         expired boolean NOT NULL DEFAULT false,
         kept_by text,
-        node bigint
+        node bigint,
+        waits_since timestamptz
     ) WITH (fillfactor = 70)""",
     """CREATE INDEX job_of_principal ON job (principal, created_at, job_id) WHERE NOT expired""",
     """CREATE INDEX job_of_agent ON job (principal, agent, status, created_at, job_id)

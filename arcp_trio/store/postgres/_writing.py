@@ -182,7 +182,9 @@ class GroupPipeline:
         sessions, jobs = self._sessions, self._jobs
         self._wanted |= sessions.ids() | jobs.ids()
         self._granted += [self._execute(each) for each in sessions.beginning()][-1:]
-        self._granted += map(self._claim, self._claims)
+        # In the order of their keys, so that no two groups wait for each other.
+        claims = sorted(self._claims, key=lambda claim: (claim.principal, claim.key))
+        self._granted += map(self._claim, claims)
         self._execute(jobs.sessions())
         self._granted.append(self._execute(jobs.acceptances()))
         for statement in (*jobs.rest(), *sessions.rest()):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import Final
 
 from arcp_trio.store.nodes import NodeRow, Nodes, Seen
 from arcp_trio.store.postgres import _adopting, _nodes
@@ -12,6 +13,9 @@ from arcp_trio.store.postgres._beats import BeatThread
 from arcp_trio.store.postgres._connections import DatabaseThread, Membership
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.records import Recovered
+
+NO_NODE: Final = 0
+"""Stands for the node of jobs that wait for one."""
 
 
 class PostgresNodes(Nodes):
@@ -49,12 +53,7 @@ class PostgresNodes(Nodes):
             address = self._membership.address
             await self._line.run(lambda db: _nodes.terminate(db, address, dead.node))
             await self._line.transact(partial(self._take_over, dead))
-        if dead.node not in self._taken:
-            return None
-        taken = self._taken[dead.node]
-        found = await self._line.run(partial(self._taken_from, dead, taken))
-        del self._taken[dead.node]
-        return found
+        return await self._read_taken(dead.node)
 
     def _take_over(self, dead: NodeRow, db: Database) -> None:
         taken = _adopting.adopt(db, self.node, dead, self.resume_window_seconds)
@@ -62,10 +61,37 @@ class PostgresNodes(Nodes):
             # If the answer to the commit is lost, what was taken over is read all the same.
             self._taken[dead.node] = taken
 
-    def _taken_from(self, dead: NodeRow, taken: Taken, db: Database) -> Recovered | None:
-        with db.transaction():
-            db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            return _adopting.taken_from(db, self.node, dead.node, taken)
+    async def leave_jobs(self, job_ids: Collection[str]) -> None:
+        """Have durable jobs of this node wait for one that has their agents."""
+        await self._line.transact(partial(_adopting.leave_jobs, me=self.node, job_ids=job_ids))
+
+    async def take_jobs(
+        self, agents: Sequence[str], most: int, orphan_seconds: float
+    ) -> Recovered | None:
+        """Take jobs that wait, with those below them."""
+
+        def take(db: Database) -> None:
+            taken = _adopting.take_jobs(db, self.node, agents, most, orphan_seconds)
+            if taken.jobs:
+                self._taken[NO_NODE] = taken
+
+        if NO_NODE not in self._taken:
+            await self._line.transact(take)
+        return await self._read_taken(NO_NODE)
+
+    async def _read_taken(self, node: int) -> Recovered | None:
+        if node not in self._taken:
+            return None
+        taken, me = self._taken[node], self.node
+
+        def read(db: Database) -> Recovered | None:
+            with db.transaction():
+                db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                return _adopting.taken_from(db, me, node, taken)
+
+        found = await self._line.run(read)
+        del self._taken[node]
+        return found
 
     async def nodes(self) -> Sequence[NodeRow]:
         """Return all nodes, those that are gone last."""

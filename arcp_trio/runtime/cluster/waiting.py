@@ -1,0 +1,111 @@
+"""Durable jobs that wait for a node: one that has their agents takes them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+from msgspec.structs import replace
+
+from arcp_trio.runtime.restart import settle
+from arcp_trio.store.errors import StoreError
+from arcp_trio.wire.errors import ArcpError
+from arcp_trio.wire.json import loads_object
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.job.durable.beginnings import Beginnings
+    from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.store.nodes import Nodes
+    from arcp_trio.store.records import JobRow, Recovered
+
+log = logging.getLogger(__name__)
+
+
+class WaitingJobs:
+    """Leaves durable jobs to other nodes, and takes those that other nodes have left."""
+
+    def __init__(self, core: Core, jobs: Jobs, beginnings: Beginnings, nodes: Nodes) -> None:
+        self._core = core
+        self._jobs = jobs
+        self._beginnings = beginnings
+        self._nodes = nodes
+
+    async def sift(self, found: Recovered) -> Recovered:
+        """Leave the jobs whose agents this node does not have, and return the rest.
+
+        What cannot be left now is left to the end of the job: there is no such agent here.
+        """
+        left: dict[str, None] = {}
+        for row in found.unfinished:  # parents before their children
+            if row.job_id in found.durable and (_parent(row) in left or self._is_foreign(row)):
+                left[row.job_id] = None
+        if not left:
+            return found
+        try:
+            await self._nodes.leave_jobs(left)
+        except StoreError as error:
+            log.warning("jobs not left to other nodes", extra={"error": str(error)})
+            return found
+        log.info("durable jobs wait for a node with their agents", extra={"jobs": len(left)})
+        return replace(found, unfinished=[r for r in found.unfinished if r.job_id not in left])
+
+    def _is_foreign(self, row: JobRow) -> bool:
+        if row.cancelled is not None:
+            return False  # it needs no agent to end
+        try:
+            self._jobs.agents.resolve(row.agent)
+        except ArcpError:
+            return True
+        return False
+
+    async def take(self, seconds: float) -> None:
+        """Take jobs that wait, every few seconds, until cancelled."""
+        await self._core.taken_over.wait()
+        async with trio.open_nursery() as nursery:
+            while not self._core.closing:
+                try:
+                    await self._take(nursery, seconds)
+                except StoreError as error:
+                    log.debug("no jobs taken", extra={"error": str(error)})
+                await trio.sleep(seconds)
+
+    async def _take(self, nursery: trio.Nursery, seconds: float) -> None:
+        limits = self._core.limits
+        agents = [agent.ref for agent in self._jobs.agents if agent.durable]
+        most = max(1, int(limits.jobs_begun_per_second * seconds))
+        found = await self._nodes.take_jobs(agents, most, limits.orphan_seconds)
+        if found is not None:
+            revived = await settle(self._core, self._jobs, found, "no node could go on with it")
+            nursery.start_soon(self._beginnings.run, revived, name="jobs that have waited")
+
+    async def leave(self, seconds: float) -> None:
+        """Leave the suspended jobs to other nodes, once their agents have stopped.
+
+        Those that do not stop within `seconds` stay here, until this node is adopted.
+        """
+        suspended = [job for job in self._jobs.live.values() if job.suspended]
+        for job in suspended:
+            job.agent_run.shorten_grace(seconds)
+        with trio.move_on_after(seconds):
+            for job in suspended:
+                await job.over()
+        stopped = [job for job in suspended if job.agent_has_left]
+        with trio.move_on_after(self._core.limits.close_seconds):
+            await self._core.store.flushed()
+            await self._hand_over(stopped)
+
+    async def _hand_over(self, stopped: list[Job]) -> None:
+        for job in stopped:
+            self._jobs.remove(job)  # what another node asks of it is that of its next node
+        try:
+            await self._nodes.leave_jobs([job.id for job in stopped])
+        except StoreError as error:
+            log.warning("jobs not left to other nodes", extra={"error": str(error)})
+
+
+def _parent(row: JobRow) -> str | None:
+    parent = loads_object(row.accepted).get("parent_job_id")
+    return None if parent is None else str(parent)

@@ -1,0 +1,143 @@
+"""A node that ends in order, while others are up, leaves to them what can go on elsewhere."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import attrs
+import psycopg
+import pytest
+import trio
+
+from arcp_trio import Agents, JobContext, Json, Limits
+from arcp_trio.store.postgres.administering import make_schema
+from arcp_trio.testing import Peer, WireRecorder
+from arcp_trio.transport import TransportClosed
+from tests.cluster.side_by_side import NodeHere, clients_of, nodes_over, runtime_over
+from tests.metrics import scrape
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+QUICK = Limits(cancel_grace_seconds=1, node_seconds=1)
+
+
+def steps_of(name: str) -> Agents:
+    """Return a durable agent of this name, which takes the input as the number of its steps."""
+    agents = Agents()
+
+    @agents.agent(name, durable=True)
+    async def steps(job: JobContext) -> Json:
+        total = 0
+        for number in range(job.input):
+            total += await job.step("add", partial(add, number))
+        return total
+
+    return agents
+
+
+async def add(number: int) -> int:
+    """Take a moment, and return the number."""
+    await trio.sleep(0.05)
+    return number
+
+
+async def closed(client: Peer) -> int | None:
+    """Read until the connection is closed, and return the code."""
+    try:
+        while True:
+            await client.receive()
+    except TransportClosed as closed:
+        return closed.code
+
+
+async def test_clients_and_durable_jobs_go_on_at_once(database: str) -> None:
+    """Clients are sent away with 1012; a job that cannot move ends within the drain, seen there."""
+    steps = steps_of("steps")
+    async with nodes_over(database, others=[steps], limits=QUICK) as (leaver, other):
+        with trio.fail_after(60):
+            client = await leaver.welcomed()
+            durable = (await client.submit("steps", 60))["job_id"]
+            short = (await client.submit("pause", 3))["job_id"]
+            await client.submit("echo")
+            await trio.sleep(1)  # some steps
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(leaver.runtime.shutdown, drain=30))
+                assert await closed(client) == 1012
+                assert leaver.runtime.ready() == "shutting down"
+                again = await other.welcomed(resume=client.resume_from())
+                first = await again.until_terminal(short)
+                assert first["type"] == "job.result"
+            end = await again.until_terminal(durable)
+            assert end["payload"]["result"] == sum(range(60))
+            assert await where(database, durable) == "n1"
+
+
+async def where(database: str, job_id: str) -> str | None:
+    """Return the name of the node that has a job, or had it last."""
+
+    def read() -> str | None:
+        with psycopg.connect(database) as db:
+            found = db.execute(
+                "SELECT name FROM arcp.job LEFT JOIN arcp.node USING (node) WHERE job_id = %s",
+                (job_id,),
+            ).fetchone()
+        assert found is not None
+        name: str | None = found[0]
+        return name
+
+    return await trio.to_thread.run_sync(read)
+
+
+async def left_waiting(leaver: NodeHere, other: NodeHere, database: str) -> tuple[Peer, str]:
+    """Have a durable job wait for a node; return a client at the other one, and the job's id."""
+    client = await leaver.welcomed()
+    job_id = (await client.submit("steps", 40))["job_id"]
+    await trio.sleep(0.5)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(leaver.runtime.shutdown)
+        assert await closed(client) == 1012
+    again = await other.welcomed(resume=client.resume_from())
+    assert await where(database, job_id) is None
+    return again, job_id
+
+
+async def test_a_durable_job_waits_for_its_agent(database: str) -> None:
+    """A job that no other node could begin again goes on once there is one that can."""
+    steps, recorder = steps_of("steps"), WireRecorder()
+    await trio.to_thread.run_sync(make_schema, database, None)
+    (first, a), (second, b), (third, c) = (
+        runtime_over(database, "a", steps, limits=QUICK),
+        runtime_over(database, "b", limits=QUICK),
+        runtime_over(database, "c", steps, limits=QUICK),
+    )
+    with trio.fail_after(60):
+        async with second, clients_of(second, b, recorder) as other:
+            async with first, clients_of(first, a, recorder) as leaver:
+                await other_known(leaver)
+                client, job_id = await left_waiting(leaver, other, database)
+            async with third, clients_of(third, c, recorder):
+                end = await client.until_terminal(job_id)
+                assert end["payload"]["result"] == sum(range(40))
+                assert await where(database, job_id) == "c"
+
+
+async def test_a_durable_job_waits_for_no_longer_than_that(database: str) -> None:
+    """After `orphan_seconds` the job ends, and says which agent is missing."""
+    steps, recorder = steps_of("steps"), WireRecorder()
+    limits = attrs.evolve(QUICK, orphan_seconds=2)
+    await trio.to_thread.run_sync(make_schema, database, None)
+    first, a = runtime_over(database, "a", steps, limits=limits)
+    second, b = runtime_over(database, "b", limits=limits)
+    with trio.fail_after(60):
+        async with second, clients_of(second, b, recorder) as other:
+            async with first, clients_of(first, a, recorder) as leaver:
+                await other_known(leaver)
+                client, job_id = await left_waiting(leaver, other, database)
+            end = await client.until_terminal(job_id)
+            assert end["payload"]["code"] == "AGENT_NOT_AVAILABLE"
+
+
+async def other_known(node: NodeHere) -> None:
+    """Wait until a node has seen another one, so that it can leave anything to it."""
+    while scrape(node.runtime)("nodes", state="up") < 2:  # noqa: ASYNC110 - a beat tells nobody
+        await trio.sleep(0.05)
