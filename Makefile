@@ -48,9 +48,10 @@ lint: $(DEV) ## Run the linters, the format check, and the check of names and pr
 	@$(BIN)/flake8 --select=ASYNC --disable=$(ASYNC_OFF) --exclude=.venv .
 
 .PHONY: types
-types: $(DEV) ## Run both type checkers, in strict mode
+types: $(DEV) ## Run the type checkers, in strict mode
 	@$(BIN)/mypy
 	@$(BIN)/pyright --pythonpath $(BIN)/python
+	@.ci/browser
 
 .PHONY: imports
 imports: $(DEV) ## Check that imports point one way

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from functools import lru_cache
 from typing import Final
+from urllib.parse import quote
 
 HIGHEST_PORT: Final = 65_535
 
@@ -12,6 +13,22 @@ UNIX_PREFIX: Final = "unix:"
 """The beginning of an address that is the path of a Unix socket."""
 WEBSOCKET_PATH: Final = "/arcp"
 """The path of the WebSocket in a runtime's URL."""
+
+_PAGES: Final = {"ws://": "http://", "wss://": "https://"}
+
+
+def page_url(url: str) -> str | None:
+    """Return the address of the console of the runtime at `url`; None if it cannot have one."""
+    for scheme, of_pages in _PAGES.items():
+        if url.startswith(scheme):
+            return of_pages + url.removeprefix(scheme).removesuffix(WEBSOCKET_PATH) + "/"
+    return None
+
+
+def signed_in(page: str, token: str) -> str:
+    """Return the link that opens the console with a token; no server is sent what is after `#`."""
+    return f"{page}#token={quote(token, safe='')}"
+
 
 parse_address = lru_cache(maxsize=1_024)(ipaddress.ip_address)
 """Return the IP address written as a string, or raise ValueError; the same few recur, so cached."""

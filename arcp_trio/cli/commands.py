@@ -142,6 +142,12 @@ With --json, standard output has one object with "type": "x-vendor.arcp-trio.ans
 Exit codes: 0 success, 1 refused, 2 usage, 3 cannot connect or authenticate, 130 Ctrl-C.
 """
 
+_CONSOLE_NOTES: Final = f"""\
+The link has the token after its #, which browsers send to nobody. If no browser can be opened, the
+link is printed.
+
+{_CONNECTION_NOTES}"""
+
 _TOKEN_NOTES: Final = f"""\
 The token is signed by the runtime and stored nowhere, so it cannot be taken back. It shows JOB_ID,
 or all jobs of one's own; with it, everything but listing and following jobs is refused.
@@ -244,6 +250,15 @@ COMMANDS: Final = (
             " in JSON Schema, by version)"
         ),
         declared=client.AgentsOptions,
+    ),
+    ConsoleCommand(
+        name="console",
+        module="arcp_trio.cli.client.console",
+        help="open the page of a runtime in the browser",
+        description="Open the console, the page on which one sees jobs, in the browser.",
+        example=f"{PROGRAM} console",
+        notes=_CONSOLE_NOTES,
+        declared=client.ConsoleOptions,
     ),
     ConsoleCommand(
         name="token",

@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from arcp_trio.front import pages
+from arcp_trio.front.console import Console
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.pages import Page
 from arcp_trio.front.repeats import Repeats
@@ -57,6 +58,7 @@ class Door:
     runtime: Runtime
     room: WaitingRoom
     origins: Origins = attrs.field(factory=Origins)
+    console: Console | None = None
     ssl_context: Callable[[], ssl.SSLContext] | None = None
     failures: Repeats = attrs.field(factory=lambda: Repeats(log, "connection turned away"))
 
@@ -101,8 +103,10 @@ class Door:
         head = await _read_head(stream)
         if head is None:
             return
-        self._check(head, caller)
-        page = pages.page_for(head, self.runtime)
+        page = None if self.console is None else self.console.page_for(head)
+        if page is not None or not pages.is_public(head):
+            self._check(head, caller)
+        page = page or pages.page_for(head, self.runtime)
         if page is None:
             await self._attend(stream, head, caller, visitor)
         elif head.upgrade_key is not None:  # most likely a client with a wrong URL
@@ -139,8 +143,6 @@ class Door:
 
     def _check(self, head: Head, caller: Caller) -> None:
         """Turn away requests for another Host, and web pages whose Origin is not allowed."""
-        if pages.is_public(head):
-            return
         encrypted = self.ssl_context is not None
         # With TLS a browser has checked the name against the certificate already.
         unproven = caller.loopback and not encrypted

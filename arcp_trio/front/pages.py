@@ -30,6 +30,8 @@ class Page:
     text: str
     headers: tuple[tuple[str, str], ...] = attrs.field(default=(), kw_only=True)
     type: str = attrs.field(default="text/plain; charset=utf-8", kw_only=True)
+    cache: str = attrs.field(default="no-store", kw_only=True)
+    """How long it may be kept, in the words of `Cache-Control`."""
 
     def encode(self, request: Head | None = None) -> bytes:
         """Return the whole response, without its body if the request is a HEAD."""
@@ -38,7 +40,7 @@ class Page:
             ("Date", formatdate(usegmt=True)),
             ("Content-Type", self.type),
             ("Content-Length", str(len(body))),
-            ("Cache-Control", "no-store"),
+            ("Cache-Control", self.cache),
             ("Connection", "close"),
             *self.headers,
         )
@@ -86,20 +88,21 @@ def page_for(head: Head, runtime: Runtime) -> Page | None:
     if page is None:
         return Page(404, f"There is nothing here; the WebSocket is at {WEBSOCKET_PATH}.\n")
     if head.method not in ("GET", "HEAD"):
-        return _not_allowed("GET, HEAD")
+        return not_allowed("GET, HEAD")
     return page(runtime)
 
 
 def _no_socket(head: Head) -> Page | None:
     if head.method != "GET":
-        return _not_allowed("GET")
+        return not_allowed("GET")
     if head.upgrade_key is not None:
         return None
     headers = (("Upgrade", "websocket"), ("Connection", "Upgrade"))
     return Page(426, "This is the address of a WebSocket.\n", headers=headers)
 
 
-def _not_allowed(methods: str) -> Page:
+def not_allowed(methods: str) -> Page:
+    """Answer that only these methods are possible here."""
     return Page(405, f"Use {methods}.\n", headers=(("Allow", methods),))
 
 

@@ -45,6 +45,8 @@ class Head:
     """The web page that makes the request, as a browser names it; None if not a browser."""
     upgrade_key: str | None
     """The key of a request for a WebSocket; None if the request is for something else."""
+    if_none_match: str
+    """The tags of the file that the client has kept; empty if it has kept no file."""
     rest: bytes
     """What was read after the head: the beginning of what follows."""
 
@@ -95,6 +97,7 @@ def _head(request: h11.Request, rest: bytes) -> Head:
         host=host,
         origin=origins[0] if origins else None,
         upgrade_key=_upgrade_key(headers) if upgrades else None,
+        if_none_match=", ".join(value for name, value in headers if name == b"if-none-match"),
         rest=rest,
     )
 

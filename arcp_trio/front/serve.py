@@ -16,6 +16,7 @@ from typing import Final
 import trio
 
 from arcp_trio.addresses import is_loopback
+from arcp_trio.front.console import Console
 from arcp_trio.front.door import Caller, Door
 from arcp_trio.front.foreground import ctrl_c, is_main_task, say
 from arcp_trio.front.listening import CannotListen, close, is_unix, listen, url
@@ -45,6 +46,7 @@ async def serve(  # noqa: ASYNC128 - passes it on
     *,
     ssl_context: ssl.SSLContext | None = None,
     origins: Iterable[str] = (),
+    console: bool = True,
     task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Accept connections for `runtime` until cancelled, or until the runtime is over.
@@ -65,6 +67,7 @@ async def serve(  # noqa: ASYNC128 - passes it on
         ssl_context: has the certificate, for TLS on all that are not Unix sockets.
         origins: the web pages that may connect, like `https://app.example`. Their host names
             become names of the runtime, such as that of a proxy before it.
+        console: whether the console, a page that shows jobs to those with a token, is at `/`.
 
     Cancellation: closes the listeners. Connections belong to the runtime and go on.
 
@@ -95,6 +98,7 @@ async def serve(  # noqa: ASYNC128 - passes it on
             over=partial(first_of, runtime.over, shut_down),
             ssl_context=current,
             origins=checked,
+            console=Console.load() if console else None,
             task_status=task_status,
         )
     if interrupted.is_set() and not is_main_task():
@@ -108,6 +112,7 @@ async def serve_on(
     over: Callable[[], Awaitable[None]],
     ssl_context: Callable[[], ssl.SSLContext] | None = None,
     origins: Origins | None = None,
+    console: Console | None = None,
     task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Accept connections from the listeners that `listen` returned, and close them at the end.
@@ -123,6 +128,7 @@ async def serve_on(
                     runtime=runtime,
                     room=room,
                     origins=origins or Origins(),
+                    console=console,
                     ssl_context=ssl_context if _is_encrypted(listener, ssl_context) else None,
                 )
                 where = url(listener, encrypted=door.ssl_context is not None)

@@ -229,7 +229,10 @@ class DropClaim(msgspec.Struct, eq=False):
 
 
 class AskNode(msgspec.Struct, eq=False):
-    """A node asks the one that has a job or a session; nothing happens if no node has it."""
+    """A node asks the one that has a job or a session; nothing happens if no node has it.
+
+    To ask again changes nothing, unless another node has it by now.
+    """
 
     number: int
     """The number of the command among those of this node."""

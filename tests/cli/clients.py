@@ -94,6 +94,21 @@ async def novelist(job):
 async def picky(job):
     return job.input
 
+FORM = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {
+        "name": {"type": "string"},
+        "size": {"type": "integer"},
+        "kind": {"enum": ["a", "b"]},
+        "loud": {"type": "boolean"},
+    },
+}
+
+@agents.agent("formal", input_schema=FORM)
+async def formal(job):
+    return job.input
+
 @agents.agent("speaker")
 async def speaker(job):
     await job.log("first\\nsecond", level="warn")

@@ -26,6 +26,11 @@ class Relay:
         self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._accepting.start()
 
+    def lead_to(self, url: str) -> None:
+        """Lead the connections to come to another runtime, and let them in."""
+        self._to = ("127.0.0.1", urlsplit(url).port)
+        self.works = True
+
     def fail(self) -> None:
         """Cut all connections, and refuse others until `works` is set again."""
         self.works = False

@@ -253,7 +253,7 @@ def test_probes_and_figures(start: Starter) -> None:
     assert status == 200
     assert "# TYPE arcp_connections gauge" in figures
     assert ask(url, "/metrics", Host="evil.example")[0] == 403
-    assert ask(url, "/")[0] == 404
+    assert ask(url, "/nowhere")[0] == 404
     assert ask(url, "/arcp")[0] == 426
 
 
@@ -303,3 +303,12 @@ def receive_for_ever(session: Peer) -> None:
     """Receive frames until the connection is closed, which raises."""
     while True:
         session.receive()
+
+
+def test_the_console_can_be_left_out(start: Starter) -> None:
+    """With --no-console there is nothing at `/`."""
+    url = start("serve", "--port=0", "--memory", "--token=alice=s3cret", "--no-console").url()
+    assert ask(url, "/")[0] == 404
+    url = start("serve", "--port=0", "--memory", "--token=alice=s3cret").url()
+    status, page = ask(url, "/")
+    assert (status, page[:15]) == (200, "<!doctype html>")

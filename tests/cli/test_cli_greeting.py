@@ -51,21 +51,24 @@ def greeting(screen: Terminal) -> Iterator[str]:
     return iter(screen.lines)
 
 
-def test_five_lines_on_a_terminal(here: Commands) -> None:
-    """The screen has the address, the token and its place, the agents, and a command that works."""
+def test_six_lines_on_a_terminal(here: Commands) -> None:
+    """The screen has the address, the token and its place, a link, the agents, and a command."""
     with terminal(here, "serve", "--port=0") as screen:
         lines = list(greeting(screen))
         assert lines[0].startswith("listening on ws://127.0.0.1:")
         assert lines[1].startswith("token for local: ")
         assert lines[2] == "  it is kept in .arcp/token, where the client commands find it"
+        token = lines[1].removeprefix("token for local: ")
+        page = lines[0].removeprefix("listening on ws:").removesuffix("arcp")
+        assert lines[3] == f"open http:{page}#token={token}"
         assert (
-            lines[3]
+            lines[4]
             == "agents: echo, countdown, chatty, report, shopper, team, sleeper, cook, hiker"
         )
-        assert lines[4].startswith("try: ")
-        assert lines[5:] == [""]
+        assert lines[5].startswith("try: ")
+        assert lines[6:] == [""]
         assert all(len(line) <= 80 for line in lines)
-        program, *arguments = shlex.split(lines[4].removeprefix("try: "))
+        program, *arguments = shlex.split(lines[5].removeprefix("try: "))
         assert arguments == ["submit", "countdown"]
         tried = subprocess.run(
             [program, *arguments],
@@ -97,9 +100,9 @@ def test_many_agents_take_one_line(here: Commands) -> None:
     """More agents than fit are cut off, and the first one is to be tried."""
     with terminal(here, "serve", "--port=0", "--agents=many") as screen:
         lines = list(greeting(screen))
-        assert lines[3].startswith("agents: agent-0, agent-1, ")
-        assert (len(lines[3]), lines[3][-1]) == (80, "…")
-        assert lines[4].endswith(" submit agent-0")
+        assert lines[4].startswith("agents: agent-0, agent-1, ")
+        assert (len(lines[4]), lines[4][-1]) == (80, "…")
+        assert lines[5].endswith(" submit agent-0")
         stop(screen)
 
 
@@ -110,7 +113,7 @@ def test_the_log_is_short_on_a_terminal(here: Commands) -> None:
         here.run("submit", "agent-0")
         screen.wait_for("RuntimeError: defect\r\n")
         stop(screen)
-        info = [line for line in screen.lines[5:] if line[8:] and "job ended" in line]
+        info = [line for line in screen.lines[6:] if line[8:] and "job ended" in line]
         assert len(info) == 1
         assert info[0][2] == info[0][5] == ":"
         assert len(info[0]) <= 80
@@ -144,6 +147,6 @@ def test_the_program_is_named_as_it_can_be_started(here: Commands) -> None:
     """The command to try begins with the program beside the Python that runs `serve`."""
     with terminal(here, "serve", "--port=0") as screen:
         lines = list(greeting(screen))
-        program = shlex.split(lines[4])[1]
+        program = shlex.split(lines[5])[1]
         assert program in ("arcp-trio", str(Path(sys.executable).with_name("arcp-trio")))
         stop(screen)

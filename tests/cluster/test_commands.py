@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import psycopg
 import pytest
 import trio
 
-from arcp_trio import ArcpError, InvalidRequest, JobNotFound, PermissionDenied, Policy
+from arcp_trio import ArcpError, InvalidRequest, JobNotFound, Limits, PermissionDenied, Policy
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.errors import error_from_payload
@@ -182,6 +185,27 @@ async def test_an_answer_that_was_not_asked_for(database: str) -> None:
             with pytest.raises(InvalidRequest, match="expected one of"):
                 await answer(other, question, "perhaps")
             await answer(other, question, "yes")
+
+
+async def test_a_job_between_two_nodes(database: str) -> None:
+    """A cancel of a job that no node has is obeyed by the one that has it next."""
+    with trio.fail_after(SECONDS):
+        async with nodes_over(database, limits=Limits(command_seconds=SECONDS)) as (here, there):
+            peer, operator = await here.welcomed(), await there.welcomed(OPERATOR)
+            job_id = (await peer.submit("sleeper"))["job_id"]
+            give = partial(give_job, database, job_id)
+            await trio.to_thread.run_sync(give, None)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(cancel, operator, job_id)
+                await trio.sleep(1.5)
+                await trio.to_thread.run_sync(give, here.store.shared.node)
+            assert (await peer.until_terminal(job_id))["payload"]["code"] == "CANCELLED"
+
+
+def give_job(database: str, job_id: str, node: int | None) -> None:
+    """Have a node have a job in the database, or none."""
+    with psycopg.connect(database) as db:
+        db.execute("UPDATE arcp.job SET node = %s WHERE job_id = %s", (node, job_id))
 
 
 async def test_the_asker_ends_before_the_answer(database: str) -> None:

@@ -2,57 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
-
 import pytest
 import trio
 
-from arcp_trio import InternalError, Limits, ResumeWindowExpired
+from arcp_trio import InternalError, ResumeWindowExpired
 from arcp_trio.testing import Peer
-from arcp_trio.testing.frames import TERMINAL, Frame
+from arcp_trio.testing.frames import Frame
 from arcp_trio.transport import TransportClosed
-from tests.cluster.agents import agents as counting
-from tests.cluster.audit import audit
-from tests.cluster.side_by_side import NodeHere, nodes_over
+from tests.cluster.counting import counted, counting_nodes, read
+from tests.cluster.side_by_side import NodeHere
 from tests.inside import awake_sessions
 from tests.reading import close_code
 from tests.stage import BOB
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
-
-SECONDS = 60
-"""Within which every test ends by far."""
-
-
-@asynccontextmanager
-async def nodes(database: str, count: int = 2, **limits: float) -> AsyncGenerator[list[NodeHere]]:
-    """Run some nodes whose agents count; check the database after the test."""
-    with trio.fail_after(SECONDS):
-        async with nodes_over(database, count, limits=Limits(**limits)) as found:  # type: ignore[arg-type]
-            for node in found:
-                node.runtime.add(counting)
-            yield found
-        await trio.to_thread.run_sync(audit, database)
-
-
-def counted(frames: Iterable[Frame], job_id: str) -> list[int]:
-    """Return what a job has said, in the order in which it came."""
-    return [
-        int(frame["payload"]["body"]["message"])
-        for frame in frames
-        if frame["type"] == "job.event" and frame["job_id"] == job_id
-    ]
-
-
-async def read(peer: Peer, job_id: str, lines: int | None = None) -> list[Frame]:
-    """Receive this many events of a job, or all up to its terminal."""
-    frames: list[Frame] = []
-    while lines is None or len(counted(frames, job_id)) < lines:
-        frames.append(await peer.receive())
-        if frames[-1]["type"] in TERMINAL and frames[-1]["job_id"] == job_id:
-            break
-    return frames
 
 
 async def parked(node: NodeHere, peer: Peer) -> None:
@@ -69,7 +32,7 @@ async def parked(node: NodeHere, peer: Peer) -> None:
 @pytest.mark.parametrize("left", ["parked", "parking"])
 async def test_a_session_that_was_left_at_another_node(left: str, database: str) -> None:
     """A dropped client goes on elsewhere, also if its session is just about to be parked."""
-    async with nodes(database) as (here, there):
+    async with counting_nodes(database) as (here, there):
         peer = await here.welcomed()
         job = (await peer.submit("count", [60, 0.005]))["job_id"]
         seen = await read(peer, job, 10)
@@ -84,7 +47,7 @@ async def test_a_session_that_was_left_at_another_node(left: str, database: str)
 
 async def test_a_session_that_another_node_has_awake(database: str) -> None:
     """The other node lets go at once when asked, and closes the connection that it had."""
-    async with nodes(database, release_seconds=30) as (here, there):
+    async with counting_nodes(database, release_seconds=30) as (here, there):
         peer = await here.welcomed()
         job = (await peer.submit("count", [60, 0.005]))["job_id"]
         seen = await read(peer, job, 10)
@@ -98,7 +61,7 @@ async def test_a_session_that_another_node_has_awake(database: str) -> None:
 
 async def test_a_session_that_comes_back(database: str) -> None:
     """A client goes to and fro, with each token that it is given, whether or not it drops."""
-    async with nodes(database) as (here, there):
+    async with counting_nodes(database) as (here, there):
         peer = await here.welcomed()
         job = (await peer.submit("count", [200, 0.002]))["job_id"]
         seen: list[Frame] = []
@@ -114,7 +77,7 @@ async def test_a_session_that_comes_back(database: str) -> None:
 
 async def test_a_resume_that_is_refused_disturbs_nobody(database: str) -> None:
     """A wrong token, number or principal at another node leaves the session where it is."""
-    async with nodes(database) as (here, there):
+    async with counting_nodes(database) as (here, there):
         peer = await here.welcomed()
         job = (await peer.submit("count", [40, 0.05]))["job_id"]
         await read(peer, job, 1)
@@ -136,7 +99,7 @@ async def test_a_resume_that_is_refused_disturbs_nobody(database: str) -> None:
 
 async def test_a_session_that_is_wanted_at_two_nodes_at_once(database: str) -> None:
     """One of two rivals has the session, whole; the other one loses it, or is to try again."""
-    async with nodes(database, 3) as (first, second, third):
+    async with counting_nodes(database, 3) as (first, second, third):
         peer = await first.welcomed()
         job = (await peer.submit("count", [300, 0.005]))["job_id"]
         seen = await read(peer, job, 5)

@@ -15,6 +15,7 @@
 - A command that serves runs on, up to the next one that serves or the document's end.
 - `kill -9` kills the server, and nothing else that the command may find.
 - A JSON block is frames of a client.
+- A js block is a module; tests/console runs it.
 - Port 7777 is another one, which is free, and `make serve` is the command that it runs.
 """
 
@@ -75,6 +76,7 @@ class Story:
     steps: list[Step] = field(factory=list)
     frames: list[str] = field(factory=list)
     configurations: list[str] = field(factory=list)
+    modules: list[str] = field(factory=list)
 
     def serves(self, command: str) -> bool:
         """Whether a command runs on, as a server."""
@@ -101,6 +103,8 @@ def read(document: str, kind: str = "console") -> Story:
                     story.steps.append(Step(command, output))
         elif language == "toml":
             story.configurations.append(text)
+        elif language == "js":
+            story.modules.append(text)
         else:
             assert language in ("", "json", "shell"), f"a block that nothing runs: {language}"
             story.frames += text.splitlines() if language == "json" else []

@@ -138,6 +138,13 @@ class TokenOptions(OutputOptions):
 
 
 @attrs.frozen(kw_only=True)
+class ConsoleOptions(ClientOptions):
+    """What `console` can be asked for."""
+
+    print: bool = switch("print the link, with the token in it, and open nothing")
+
+
+@attrs.frozen(kw_only=True)
 class CancelOptions(OutputOptions):
     """What `cancel` can be asked for."""
 

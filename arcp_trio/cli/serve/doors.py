@@ -13,6 +13,7 @@ import trio
 from arcp_trio.addresses import UNIX_PREFIX
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.serve.options import ServeOptions
+from arcp_trio.front.console import Console
 from arcp_trio.front.listening import CannotListen, close, is_local, is_unix, listen, url
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.serve import serve_on
@@ -27,6 +28,7 @@ class Doors:
     listeners: list[trio.SocketListener]
     tls: Tls | None
     origins: Origins
+    console: Console | None
 
     @property
     def url(self) -> str:
@@ -58,6 +60,7 @@ class Doors:
             over=runtime.over,
             ssl_context=None if self.tls is None else self.tls.current,
             origins=self.origins,
+            console=self.console,
             task_status=task_status,
         )
 
@@ -81,7 +84,8 @@ async def open_doors(options: ServeOptions) -> Doors:
     if exposed and tls is None and not options.insecure:
         close(listeners)
         raise _exposed(exposed[0])
-    return Doors(listeners=listeners, tls=tls, origins=origins)
+    console = None if options.no_console else Console.load()
+    return Doors(listeners=listeners, tls=tls, origins=origins, console=console)
 
 
 def _tls(options: ServeOptions) -> Tls | None:

@@ -1,4 +1,4 @@
-"""What `serve` says on a terminal once it listens: where its token is, its agents, what to try."""
+"""What `serve` says on a terminal once it listens: where its token and console are, what to try."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from arcp_trio.addresses import page_url, signed_in
 from arcp_trio.cli import defaults
 from arcp_trio.cli.data_folder import token_path
 from arcp_trio.cli.errors import PROGRAM
@@ -28,6 +29,9 @@ def greet(options: ServeOptions, url: str, made_token: str | None, agents: Seque
     if made_token is not None and options.folder is not None:
         path = token_path(options.folder)
         lines.append(f"  it is kept in {path}, where the client commands find it")
+    page = None if options.no_console else page_url(url)
+    if page is not None:
+        lines.append(f"open {page if made_token is None else signed_in(page, made_token)}")
     columns = shutil.get_terminal_size().columns
     if agents:
         lines.append(fitted(f"agents: {safe_line(', '.join(agents))}", columns))

@@ -59,6 +59,7 @@ class ServeOptions:
         "origin of web pages that may connect, such as https://app.example, or of a proxy",
         default=(),
     )
+    no_console: bool = switch("serve no console, the page at / that shows jobs")
     stdio: bool = switch(
         "serve the process that started this one, on standard input and output, a frame per line"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from arcp_trio.wire.errors import ArcpError
 
 log = logging.getLogger(__name__)
+
+AGAIN_SECONDS: Final = 1.0
+"""Pause before a node is asked again."""
 
 
 @attrs.frozen(eq=False)
@@ -90,9 +93,12 @@ class Asker:
         number = self._number
         asked = self._asked[number] = _Asked(told)
         try:
-            self._store.put(AskNode(number, kind, about, body))
             began = trio.current_time()
-            await asked.answered.wait()
+            while not asked.answered.is_set():
+                # Another node may have the job or the session by now, or there was none before.
+                self._store.put(AskNode(number, kind, about, body))
+                with trio.move_on_after(AGAIN_SECONDS):
+                    await asked.answered.wait()
             self._timed(trio.current_time() - began)
         finally:
             self._asked.pop(number, None)

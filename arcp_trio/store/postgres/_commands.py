@@ -13,8 +13,11 @@ ASK: Final = """
         SELECT node FROM job WHERE job_id = %(about)s
         UNION ALL SELECT node FROM session WHERE session_id = %(about)s
     ) AS there WHERE there.node IS NOT NULL
+    ON CONFLICT (asker, number) DO UPDATE SET node = excluded.node
+        WHERE command.answer IS NULL AND command.node <> excluded.node
     RETURNING node"""
-"""Asks the node that has the job or the session now, and returns its number."""
+"""Asks the node that has the job or the session now, unless it has been asked; returns its number.
+"""
 
 ANSWER: Final = """
     UPDATE command SET answer = %(answer)s

@@ -1,0 +1,107 @@
+/** Elements made of trusted names and untrusted texts, and how values are written for people. */
+
+/** @typedef {Node | string | number | null | undefined | false} Child */
+
+/** What cannot be seen, or changes how other text is seen. */
+const HIDDEN =
+	/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+
+/**
+ * The text with characters that are invisible, or that reverse text, as their numbers.
+ * @param {unknown} text
+ */
+export function visible(text) {
+	return String(text).replace(HIDDEN, (each) => `⟨${each.charCodeAt(0).toString(16).padStart(4, '0')}⟩`);
+}
+
+/** @param {unknown} text @param {number} most */
+export function clipped(text, most) {
+	const whole = String(text);
+	return visible(whole.length > most ? `${whole.slice(0, most)}…` : whole);
+}
+
+/**
+ * Make an element. Texts become text nodes, never markup.
+ * @param {string} name
+ * @param {{ [name: string]: any }} [properties] attributes, and handlers such as `onclick`
+ * @param {...Child} children
+ * @returns {any}
+ */
+export function h(name, properties = {}, ...children) {
+	const element = document.createElement(name);
+	for (const [key, value] of Object.entries(properties)) {
+		if (value === undefined || value === null || value === false) continue;
+		if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
+		else element.setAttribute(key, value === true ? '' : String(value));
+	}
+	put(element, ...children);
+	return element;
+}
+
+/** Replace what an element contains. @param {Element} element @param {...Child} children */
+export function put(element, ...children) {
+	const shown = children.filter((each) => each !== null && each !== undefined && each !== false);
+	element.replaceChildren(
+		...shown.map((each) => (each instanceof Node ? each : document.createTextNode(visible(each)))),
+	);
+}
+
+/** A link if the address is one of the web, else its text. @param {unknown} address */
+export function link(address) {
+	const text = String(address);
+	if (!/^https?:\/\//i.test(text)) return document.createTextNode(clipped(text, 500));
+	return h('a', { href: text, target: '_blank', rel: 'noopener noreferrer' }, clipped(text, 500));
+}
+
+/** A time in the reader's zone, exact on hover. @param {string | null | undefined} timestamp */
+export function time(timestamp) {
+	if (!timestamp) return document.createTextNode('');
+	const date = new Date(timestamp);
+	const sameDay = date.toDateString() === new Date().toDateString();
+	const text = sameDay ? date.toLocaleTimeString() : date.toLocaleString();
+	return h('time', { datetime: timestamp, title: `${date.toLocaleString()} (${timestamp})` }, text);
+}
+
+/** @param {number} ms */
+export function duration(ms) {
+	if (!(ms >= 0)) return '';
+	if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
+	const seconds = Math.round(ms / 1000);
+	const [hours, minutes, rest] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
+	const two = (/** @type {number} */ each) => String(each).padStart(2, '0');
+	if (hours) return `${hours}:${two(minutes)}:${two(rest)}`;
+	return minutes ? `${minutes}:${two(rest)}` : `${rest} s`;
+}
+
+const ICONS = /** @type {{ [state: string]: string }} */ ({
+	pending: '○', running: '●', waiting: '?', success: '✓', error: '✗', cancelled: '■', timed_out: '⧖',
+});
+
+/** A state as an icon and a word. @param {string} state */
+export function stateWord(state) {
+	const known = ICONS[state] ? state : '';
+	return h('span', { class: `state ${known}`, 'data-icon': ICONS[state] ?? '·' }, state.replace('_', ' '));
+}
+
+/**
+ * What was spent of what was given, in words.
+ * @param {{ [currency: string]: string } | null | undefined} budget
+ * @param {{ [currency: string]: string | number } | null | undefined} spent
+ */
+export function money(budget, spent) {
+	const names = new Set([...Object.keys(budget ?? {}), ...Object.keys(spent ?? {})]);
+	return Array.from(names, (name) => {
+		const gone = amount(spent?.[name] ?? 0);
+		return budget?.[name] === undefined ? `${gone} ${name}` : `${gone} of ${amount(budget[name])} ${name}`;
+	}).join(', ');
+}
+
+/** @param {string | number} value */
+function amount(value) {
+	return Number(value).toLocaleString(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
+}
+
+/** JSON for reading, at most so long. @param {unknown} value @param {number} [most] */
+export function shownJson(value, most = 20_000) {
+	return clipped(typeof value === 'string' ? value : JSON.stringify(value, null, 2) ?? '', most);
+}

@@ -1,0 +1,107 @@
+"""Sessions whose node stands still: they are stolen, and what it writes afterwards is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import trio
+
+from arcp_trio import PostgresStore
+from arcp_trio.runtime.cluster.obeying import Obeyer
+from arcp_trio.store.writes import AppendLog, Write
+from tests.cluster.counting import counted, counting_nodes, read
+from tests.inside import awake_sessions
+from tests.reading import close_code
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+
+class Standstill:
+    """Has one node stand still before it stores a group that a test picks."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.begun, self.over = trio.Event(), trio.Event()
+        self._store: PostgresStore | None = None
+        self._picked: Callable[[Write], bool] = bool
+        commit = PostgresStore._commit
+
+        async def standing_still(store: PostgresStore, writes: Sequence[Write]) -> frozenset[str]:
+            if self._store is store and any(map(self._picked, writes)):
+                self.begun.set()
+                await self.over.wait()
+            return await commit(store, writes)
+
+        patch.setattr(PostgresStore, "_commit", standing_still)
+
+    def before(self, store: PostgresStore, picked: Callable[[Write], bool]) -> None:
+        """Stand still before the next group that has such a write."""
+        self._store, self._picked = store, picked
+
+
+@pytest.fixture
+def standstill(monkeypatch: pytest.MonkeyPatch) -> Standstill:
+    """What has a node stand still."""
+    return Standstill(monkeypatch)
+
+
+async def test_a_node_that_stands_still_between_acceptance_and_promise(
+    standstill: Standstill, database: str
+) -> None:
+    """A job that was accepted is promised where the session resumes, with the request's id."""
+    async with counting_nodes(database) as (here, there):
+        peer = await here.welcomed()
+        standstill.before(
+            here.store, lambda write: isinstance(write, AppendLog) and bool(write.watched)
+        )
+        asked = {"agent": "count", "input": [30, 0.01], "idempotency_key": "k"}
+        request = await peer.send("job.submit", asked)
+        await standstill.begun.wait()
+        again = await there.welcomed(resume=peer.resume_from())
+        accepted = await again.answer("job.accepted", request)
+        standstill.over.set()
+        job = accepted["job_id"]
+        assert counted(await read(again, job), job) == list(range(30))
+        assert await close_code(peer) == 1000
+        assert not [frame for frame in peer.seen if frame["type"] == "job.accepted"]
+
+
+async def test_a_node_that_stands_still_with_numbers_that_are_not_stored(
+    standstill: Standstill, database: str
+) -> None:
+    """Its numbers are never seen: the node that has stolen the session gives them anew."""
+    async with counting_nodes(database) as (here, there):
+        peer = await here.welcomed()
+        job = (await peer.submit("count", [60, 0.01]))["job_id"]
+        seen = await read(peer, job, 10)
+        standstill.before(here.store, lambda write: isinstance(write, AppendLog))
+        await standstill.begun.wait()
+        again = await there.welcomed(resume=peer.resume_from())
+        standstill.over.set()
+        assert await close_code(peer) == 1000
+        stale = counted(peer.seen, job)
+        rest = await read(again, job)
+        assert counted(seen, job) + counted(rest, job) == list(range(60))
+        assert stale == list(range(10, 10 + len(stale)))
+        assert not awake_sessions(here.runtime)
+
+
+async def nothing(_obeyer: Obeyer) -> None:
+    """Obey nobody."""
+
+
+async def test_a_client_comes_back_to_a_node_that_did_not_notice(
+    monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    """A node that still has a stolen session awake ends it there before it takes it again."""
+    monkeypatch.setattr(Obeyer, "obey_all", nothing)
+    async with counting_nodes(database) as (here, there):
+        peer = await here.welcomed()
+        away = await there.welcomed(resume=peer.resume_from())
+        job = (await away.submit("count", [60, 0.01]))["job_id"]
+        seen = await read(away, job, 10)
+        assert awake_sessions(here.runtime)
+        back = await here.welcomed(resume=away.resume_from())
+        assert await close_code(peer) == 1000
+        seen += await read(back, job)
+        assert counted(seen, job) == list(range(60))
