@@ -223,8 +223,7 @@ def comparable(row: JobRow | None) -> JobRow | None:
     if row is None:
         return None
     length = row.length if row.finished_at is not None else 0
-    told = row.last_event and row.last_event.replace("\0", "␀")
-    return replace(row, length=length, node=None, base=0, last_event=told)
+    return replace(row, length=length, node=None, base=0)
 
 
 async def all_of(store: Store, script: Script) -> dict[str, object]:
