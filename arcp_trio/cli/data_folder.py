@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.plainfile import open_plain
 from arcp_trio.store.errors import (
     CorruptStore,
@@ -108,5 +108,7 @@ def unusable_store(error: StoreError, *, in_folder: bool = True) -> CommandError
     """Return the failure that says why the store cannot be used, and what to do."""
     said = " ".join(str(error).split())
     if not in_folder:
-        return CommandError(said)  # what helps is part of it
+        # What helps is part of it. A database that is away comes back: it is worth another try.
+        away = type(error) is StoreError
+        return CommandError(said, exit_code=ExitCode.FAILED if away else ExitCode.USAGE)
     return CommandError(f"{said}; {_ADVICE.get(type(error), _OTHER_ADVICE)}")

@@ -94,7 +94,7 @@ class Runtime:
             workers: the processes of agents with `process=True`.
             signing_key: 32 secret bytes or more, with which `token_for` signs, or a function that
                 returns them when they are first needed. Without it, a key is made, and tokens are
-                good for as long as this runtime runs.
+                good for as long as this runtime runs; runtimes that share a store share a key.
         """
         if not callable(auth):
             raise TypeError(
@@ -119,7 +119,7 @@ class Runtime:
             reserved_paths=reserved_paths(policy, store),
             clock=clock or (SystemClock() if store.shared is None else StoreClock()),
             tracer=NoTracer() if tracer is None else FencedTracer(tracer),
-            view_tokens=ViewTokens(signing_key),
+            view_tokens=ViewTokens(signing_key or _shared_key(store)),
         )
         self._workers = WorkerPool(workers or Workers(), self.agents)
         self._revoker = Revoker(self._core, provisioner)
@@ -404,3 +404,9 @@ class Runtime:
 
 def _do_nothing() -> None:
     pass
+
+
+def _shared_key(store: Store) -> Callable[[], bytes] | None:
+    """Return what has the key that all nodes sign with, once the store is open."""
+    shared = store.shared
+    return None if shared is None else lambda: shared.signing_key

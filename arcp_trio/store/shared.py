@@ -150,6 +150,11 @@ class Holding(msgspec.Struct, frozen=True):
 class Shared(Nodes, Commands, Follows, Moves):
     """What this node does and knows as one of several."""
 
+    @property
+    @abstractmethod
+    def signing_key(self) -> bytes:
+        """The key with which all nodes sign short-lived tokens, once the store is open."""
+
     @abstractmethod
     async def held_elsewhere(self) -> Mapping[str, Holding]:
         """Return what each principal has at nodes other than this one."""

@@ -251,7 +251,7 @@ class AnswerNode(msgspec.Struct, eq=False):
 
 
 class DropAnswers(msgspec.Struct, eq=False):
-    """A node has read the answers to these of its commands, by number."""
+    """A node has read the answers to these of its commands, by number, or takes them back."""
 
     numbers: Sequence[int]
 

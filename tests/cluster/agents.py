@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import trio
 
-from arcp_trio import Agents, JobContext, Json
+from arcp_trio import Agents, BlockingContext, JobContext, Json
 
 agents = Agents()
 
@@ -31,3 +33,20 @@ async def steps(job: JobContext) -> Json:
         return number
 
     return sum([await job.step(f"step {n}", step, n) for n in range(job.input)])
+
+
+@agents.agent("hold")
+async def hold(job: JobContext) -> Json:
+    """Hold the loop for as many seconds as the input says, after a moment."""
+    assert isinstance(job.input, int)
+    await trio.sleep(1)
+    time.sleep(job.input)  # noqa: ASYNC251 - an agent with this mistake
+    return None
+
+
+@agents.agent("stone")
+def stone(job: BlockingContext) -> Json:
+    """Sleep for as many seconds as the input says, whatever the job is told."""
+    assert isinstance(job.input, int)
+    time.sleep(job.input)
+    return None

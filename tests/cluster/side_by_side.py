@@ -34,16 +34,6 @@ async def pause(job: JobContext) -> Json:
     await trio.sleep(job.input)
 
 
-@agents.agent("parent")
-async def parent(job: JobContext) -> Json:
-    """Delegate as many times as the input says, and return what the children return."""
-    children = []
-    for number in range(job.input):
-        children.append(await job.delegate("echo", number))
-        await trio.sleep(0.05)
-    return [await child.result() for child in children]
-
-
 @agents.agent("spender")
 async def spender(job: JobContext) -> Json:
     """Spend as many dollars as the input says, then sleep."""
@@ -60,11 +50,21 @@ class NodeHere:
         self.connect = peers.connect
         self.runs = 0
         """How often its agent `echo` was called."""
+        self.may_delegate = trio.Semaphore(0)
+        """How many more children its agent `parent` may have."""
 
     async def echo(self, job: JobContext) -> Json:
         """Return the input."""
         self.runs += 1
         return job.input
+
+    async def parent(self, job: JobContext) -> Json:
+        """Have as many children as the input says, as soon as each may be, and wait for them."""
+        children = []
+        for number in range(job.input):
+            await self.may_delegate.acquire()
+            children.append(await job.delegate("echo", number))
+        return [await child.result() for child in children]
 
     async def welcomed(self, token: str = TEST_TOKEN, *, resume: Frame | None = None) -> Peer:
         """Return a client with a session here: a new one, or the one that `resume` names."""
@@ -106,6 +106,7 @@ async def clients_of(
         peers.recorder = recorder or peers.recorder
         node = NodeHere(runtime, peers, store)
         runtime.agent("echo")(node.echo)
+        runtime.agent("parent")(node.parent)
         yield node
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 
+import psycopg
 import pytest
 import trio
 
 from arcp_trio import Fenced, PostgresStore
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.nodes import NodeRow, NodeState
+from arcp_trio.store.postgres import _adopting
+from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.store.records import CredentialRow, CredentialState, Entry, Status
 from arcp_trio.store.writes import AcceptJob, AskNode, FinishJob, KeepCredentials, PutSession
@@ -70,19 +73,47 @@ async def test_one_node_takes_all(database: str) -> None:
 
 
 async def test_two_takers(database: str) -> None:
-    """Of two nodes that adopt at once, one gets everything, and the other one nothing."""
+    """Of two nodes that adopt a third one at once, the later one waits, and gets nothing."""
     async with opened(database, "a", "b", "c") as (a, b, c):
         await at_work(a)
         dead = await row_of(b, "a")
-        found = list[bool]()
+        late = list[object]()
 
-        async def adopt(store: PostgresStore) -> None:
-            found.append(await store.shared.adopt(dead) is not None)
+        async def adopt_late() -> None:
+            late.append(await c.shared.adopt(dead))
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(adopt, b)
-            nursery.start_soon(adopt, c)
-        assert sorted(found) == [False, True]
+        with within(database) as db:
+            async with trio.open_nursery() as nursery:
+                with db.transaction():
+                    taken = _adopting.adopt(db, b.shared.node, dead, 600)
+                    nursery.start_soon(adopt_late)
+                    await waits_for_a_lock(database)
+        assert taken is not None
+        assert taken.jobs == {"J", "K"}
+        assert late == [None]
+
+
+@contextmanager
+def within(database: str) -> Generator[Database]:
+    """Connect as a node does."""
+    with psycopg.connect(database, autocommit=True) as db:
+        db.execute("SET search_path = arcp")
+        yield db
+
+
+async def waits_for_a_lock(database: str) -> None:
+    """Wait until a transaction waits for the lock of another one."""
+
+    def somebody_waits() -> bool:
+        with within(database) as db:
+            found = db.execute(
+                "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                " AND datname = current_database()"
+            )
+            return found.fetchone() is not None
+
+    while not await trio.to_thread.run_sync(somebody_waits):  # noqa: ASYNC110
+        await trio.sleep(0.01)
 
 
 async def test_a_sign_of_life_at_the_last_moment(database: str) -> None:

@@ -67,6 +67,16 @@ async def test_a_subscription_tells_the_budget(database: str) -> None:
                 assert told["current_status"] == "running"
 
 
+async def test_a_token_for_looking(database: str) -> None:
+    """A short-lived token that one node has signed opens sessions at all of them."""
+    with trio.fail_after(SECONDS):
+        async with nodes_over(database) as (here, there):
+            job_id = (await (await here.welcomed()).submit("sleeper"))["job_id"]
+            for node in (here, there):
+                looker = await node.welcomed(here.runtime.token_for("alice", 60))
+                assert [job["job_id"] for job in await jobs_of(looker)] == [job_id]
+
+
 async def test_limits_of_a_principal_count_all_nodes(database: str) -> None:
     """Past `jobs_per_principal` no node takes another job, as soon as the nodes have counted."""
     limits = Limits(jobs_per_principal=2, sessions_per_principal=2, node_seconds=5)

@@ -105,6 +105,8 @@ HIT_BY = {
     "runs_without_progress": "durable/test_limits.py::test_a_job_that_ends_the_process_is_ended",
     "release_seconds": "cluster/test_letting_go.py::test_a_silent_node",
     "node_seconds": "cluster/test_judging.py::test_a_node_without_beats_is_dead_after_its_time",
+    "follow_seconds": ("cluster/test_lost_wake_ups.py::test_everything_is_looked_at_now_and_then"),
+    "followed_jobs": "cluster/test_following.py::test_followed_jobs_are_bounded",
     "orphan_seconds": "cluster/test_leaving.py::test_a_durable_job_waits_for_no_longer_than_that",
     "command_seconds": "cluster/test_asking.py::test_a_node_that_does_not_answer",
     "issue_seconds": "limits/test_upstream.py::test_issuing_takes_no_longer",

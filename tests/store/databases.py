@@ -16,7 +16,7 @@ from tests.postgres import fresh_database
 Database: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 SCHEMA: Final = "arcp"
-UNCOUNTED: Final = ("schema", "node", "beat")
+UNCOUNTED: Final = ("schema", "node", "beat", "signing")
 """Tables that traffic does not fill."""
 
 _made = ExitStack()

@@ -117,7 +117,7 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "held_elsewhere": shared.held_elsewhere,
     }
     # These have values, or wait for a sign of other nodes.
-    others = {"node", "name", "asked", "moved"}
+    others = {"node", "name", "signing_key", "asked", "moved"}
     assert Reads.__abstractmethods__ | Shared.__abstractmethods__ == others | set(found)
     return found
 

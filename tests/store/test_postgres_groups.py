@@ -73,6 +73,8 @@ class Script:
         self.writes: list[Write] = []
         self.sessions: dict[str, SessionPlan] = {}
         self.jobs: dict[str, JobPlan] = {}
+        self.told: set[tuple[str, str]] = set()
+        """Sessions and jobs: the session's log has the promise of the job."""
         self._random = random.Random(seed)
         self._ordinal = 0
         self._open()
@@ -136,6 +138,8 @@ class Script:
                 items.append(Mark(plan.top, plan.row, f"accepted {job.name}".encode()))
                 if self._random.random() < 0.3:
                     observed.append(job.name)
+                else:
+                    self.told.add((plan.name, job.name))
             cursor = max(plan.cursors[job.name], job.base)
             count = self._random.randint(0, job.length - cursor)
             if count:
@@ -170,7 +174,9 @@ class Script:
         above = None if parent is None else parent.name
         self.writes.append(AcceptJob(row, key, above, durability))
         if self._random.random() < 0.3:
-            self.writes.append(AddSubmitter(plan.name, self._session().name))
+            session = self._session()
+            self.writes.append(AddSubmitter(plan.name, session.name))
+            self.told.add((session.name, plan.name))
 
     def _delegate(self) -> None:
         self._accept(self._job())
@@ -218,12 +224,25 @@ class Script:
         self.writes.append(TrimJournal(job.name, job.base))
 
 
-def comparable(row: JobRow | None) -> JobRow | None:
-    """Return a job without what only one of the engines tells."""
+async def entries(store: Store, job_id: str, index: int) -> list[Entry]:
+    """Return a job's entries, read in as many pieces as the store wants."""
+    found: list[Entry] = []
+    while piece := await store.owed({job_id: index + len(found)}, 1_000, 1_000_000):
+        found += [entry for _, entry in piece]
+    return found
+
+
+def comparable(row: JobRow | None, script: Script) -> JobRow | None:
+    """Return a job without what only one engine tells, and with the submitters that matter."""
     if row is None:
         return None
     length = row.length if row.finished_at is not None else 0
-    return replace(row, length=length, node=None, base=0)
+    submitters = {
+        name
+        for name in row.submitters
+        if name in script.sessions and (name, row.job_id) in script.told
+    }
+    return replace(row, length=length, node=None, base=0, submitters=frozenset(submitters))
 
 
 async def all_of(store: Store, script: Script) -> dict[str, object]:
@@ -242,9 +261,9 @@ async def all_of(store: Store, script: Script) -> dict[str, object]:
             digest = f"{name}.{place}".encode()
             found[f"token {digest!r}"] = await store.session_of_token(digest)
     for name, job in script.jobs.items():
-        found[name] = comparable(await store.job(name))
-        owed = await store.owed({name: job.base}, 1_000, 1_000_000)
-        found[f"entries of {name}"] = [astuple(entry) for _, entry in owed]
+        found[name] = comparable(await store.job(name), script)
+        told = await entries(store, name, job.base)
+        found[f"entries of {name}"] = [astuple(entry) for entry in told]
         found[f"memos of {name}"] = await store.memos(name)
         found[f"key of {name}"] = await store.key("alice", name, 0.0)
         found[f"numbers of {name}"] = [await store.index_after(name, seq) for seq in range(30)]

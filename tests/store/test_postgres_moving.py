@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from arcp_trio import PostgresStore
 from arcp_trio.store.postgres.administering import make_schema
-from arcp_trio.store.records import Mark
+from arcp_trio.store.records import Inline, Mark
 from arcp_trio.store.shared import Shared, UntoldJob
 from arcp_trio.store.writes import (
     AcceptJob,
@@ -23,6 +23,8 @@ from arcp_trio.store.writes import (
     TakeSession,
     Write,
 )
+from tests import defects
+from tests.cluster.audit import audit
 from tests.store.engines import job_row, running, session_row
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
@@ -186,3 +188,28 @@ async def test_a_job_is_either_refused_or_found_untold(database: str) -> None:
                 accepted = await stored(here, submitted(f"J{n}"))
             assert accepted == (f"J{n}" in untold)
             here, there = there, here
+
+
+async def number_at_two_nodes(database: str) -> None:
+    """Have a session stolen, and numbered by both nodes; check what is stored then."""
+    async with stores(database) as (first, second):
+        await shared(second).steal("S", shared(first).node)
+        one, two = Inline(1, b"one"), Inline(2, b"two")
+        late = AppendLog("S", 0, [one], 1, cursors={}, watched=[], ended=[])
+        await stored(first, late)
+        await stored(second, AppendLog("S", 0, [one, two], 2, cursors={}, watched=[], ended=[]))
+    await trio.to_thread.run_sync(audit, database)
+
+
+async def test_numbers_of_two_nodes_are_those_of_one(database: str) -> None:
+    """A number that a node has taken before it lost the session is not stored behind its back."""
+    await number_at_two_nodes(database)
+
+
+async def test_a_session_that_two_nodes_write_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    """The check above fails if a node can write a session that another one has."""
+    defects.write_sessions_of_other_nodes(monkeypatch)
+    with pytest.raises(AssertionError, match="has 1 where 2 is due"):
+        await number_at_two_nodes(database)

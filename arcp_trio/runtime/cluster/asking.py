@@ -78,17 +78,20 @@ class Asker:
     async def ask_to_release(self, session_id: str) -> bool:
         """Ask the node that has a session awake to let go of it; return whether it has.
 
-        There is no answer from a node that is dead, or that stands still.
+        There is no answer from a node that is dead, or that stands still. A cancel takes the
+        command back: by the time that node reads it, the session may have come back to it.
         """
         released: list[bool] = []
 
         def told(answer: Obeyed | ArcpError) -> None:
             released.append(not isinstance(answer, Exception))
 
-        await self._exchange(RELEASE, session_id, b"", told)
+        await self._exchange(RELEASE, session_id, b"", told, taken_back=True)
         return released[0]
 
-    async def _exchange(self, kind: str, about: str, body: bytes, told: Told) -> None:
+    async def _exchange(
+        self, kind: str, about: str, body: bytes, told: Told, *, taken_back: bool = False
+    ) -> None:
         self._number += 1
         number = self._number
         asked = self._asked[number] = _Asked(told)
@@ -102,6 +105,8 @@ class Asker:
             self._timed(trio.current_time() - began)
         finally:
             self._asked.pop(number, None)
+            if taken_back and not asked.answered.is_set():
+                self._store.put(DropAnswers([number]))
 
     async def hear(self) -> None:
         """Hand on every answer that is stored.

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SETTLE_SECONDS: Final = 0.1
+"""How long a group of writes may be under way when this node begins to follow, and not find it."""
+
 READ_ENTRIES: Final = 1_024
 READ_BYTES: Final = 1024 * 1024
 """Entries are read in pieces of at most this size."""
@@ -35,8 +38,8 @@ class Following:
     """The journals of other nodes that sessions here watch.
 
     The store has a row for each of them, by which the nodes that write them know whom to wake. The
-    row is stored first, and then the journal is looked at: what is added later wakes this node. A
-    wake-up can get lost, so everything is looked at every `follow_seconds`, too.
+    row is stored first, and then the journal is looked at, twice: what is added later wakes this
+    node. A wake-up can get lost, so everything is looked at every `follow_seconds`, too.
 
     One task reads what is new, once for all sessions, and gives them hints of it in the order in
     which the jobs emitted. A session that is behind reads by itself.
@@ -61,8 +64,11 @@ class Following:
         """Jobs by the keys that wake-ups have."""
         self._moved: set[str] = set()
         """Journals that are to be looked at."""
-        self._new: set[str] = set()
-        """Journals that are followed and have not been looked at since that is stored."""
+        self._new: dict[str, float] = {}
+        """Journals that are part of every look, and until when on Trio's clock.
+
+        A group that was being stored when this node began to follow may wake nobody.
+        """
         self._wake = Wake()
 
     def find(self, job_id: str, length: int) -> Followed:
@@ -80,14 +86,14 @@ class Following:
         group.then(partial(self._begun, followed.job_id))
 
     def _begun(self, job_id: str) -> None:
-        self._new.add(job_id)
+        self._new[job_id] = trio.current_time() + SETTLE_SECONDS
         self._wake.set()
 
     def _left(self, followed: Followed) -> None:
         del self._followed[followed.job_id]
         if followed.key is not None:
             self._keys.pop(followed.key, None)
-        self._new.discard(followed.job_id)
+        self._new.pop(followed.job_id, None)
         self._core.store.put(Unfollow(followed.job_id))
 
     def refuse_if_full(self) -> None:
@@ -119,7 +125,8 @@ class Following:
             seconds = self._core.limits.follow_seconds
             all_due = trio.current_time() + seconds
             while True:
-                with trio.move_on_at(all_due if self._followed else math.inf):
+                due = min([all_due, *self._new.values()]) if self._followed else math.inf
+                with trio.move_on_at(due):
                     await self._wake.wait()
                 moved, self._moved = self._moved, set()
                 by = "notify"
@@ -139,13 +146,16 @@ class Following:
             self._wake.set()
 
     async def _look_if_possible(self, job_ids: set[str], by: str) -> None:
-        new, self._new = self._new, set()
+        began = trio.current_time()
+        new = list(self._new)
         try:
-            if await self._look(job_ids | new):
+            if await self._look(job_ids.union(new)):
                 self._core.metrics.wakes[by] += 1
         except StoreError as error:
-            self._new |= new & self._followed.keys()
             log.warning("journals of other nodes cannot be read", extra={"error": str(error)})
+        for job_id in new:
+            if self._new.get(job_id, math.inf) <= began:
+                del self._new[job_id]
 
     async def _look(self, job_ids: set[str]) -> bool:
         """Look at these journals; return whether they have entries that were not known."""

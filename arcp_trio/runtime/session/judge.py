@@ -140,7 +140,7 @@ class Judge:
             AcceptanceRefused: that node does not accept a job either, or the session is elsewhere.
         """
         with trio.move_on_after(self._core.limits.issue_seconds):
-            while submission.session.lost is None:
+            while not submission.session.elsewhere:
                 known = await self._look_up(submission, claim)
                 if known is not None:
                     return known

@@ -16,6 +16,8 @@ from arcp_trio.store.records import Recovered
 _REST: Final = (
     """UPDATE session SET node = NULL, parked_until = now() + make_interval(secs => %(window)s)
         WHERE node = %(gone)s""",
+    # Its sessions are parked now: nobody has to let go of them.
+    "DELETE FROM command WHERE node = %(gone)s AND kind = 'release' AND answer IS NULL",
     "UPDATE command SET node = %(me)s WHERE node = %(gone)s AND answer IS NULL",
     "DELETE FROM key WHERE node = %(gone)s AND accepted IS NULL",
     "DELETE FROM follow WHERE node = %(gone)s",

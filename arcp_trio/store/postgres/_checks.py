@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection
 from typing import Final
 
@@ -14,6 +15,9 @@ log = logging.getLogger(__name__)
 
 VERSION: Final = len(MIGRATIONS)
 """The version of the schema that this program writes."""
+
+CLOCK_SECONDS: Final = 1.0
+"""How far the clock of a node may be off."""
 
 _RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
 
@@ -50,6 +54,30 @@ def check_writable(db: Database, address: DatabaseAddress) -> None:
     if row is not None and any(row):
         why = "the server is a standby" if row[0] else "transactions are read-only by default"
         raise UnwritableStore(f"{address}: {why}; connect to a primary server that takes writes")
+
+
+def check_clock(db: Database, address: DatabaseAddress) -> None:
+    """Check that this machine and the server agree on the time of day.
+
+    Raises:
+        StoreError: they do not.
+    """
+    ahead = seconds_ahead(db)
+    if abs(ahead) > CLOCK_SECONDS:
+        which = "behind" if ahead > 0 else "ahead of"
+        raise StoreError(
+            f"{address}: the clock of this machine is {abs(ahead):.1f} s {which} that of the"
+            " database; set both by NTP"
+        )
+
+
+def seconds_ahead(db: Database) -> float:
+    """Return how far the server's clock is ahead of this machine's, about."""
+    before = time.time()
+    row = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+    assert row is not None
+    theirs: float = row[0]
+    return theirs - (before + time.time()) / 2
 
 
 def check_schema(db: Database, address: DatabaseAddress) -> None:

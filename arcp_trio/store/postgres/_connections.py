@@ -52,6 +52,8 @@ class Membership:
     """The name of the node."""
     node: int = 0
     """The number of the node; 0 before it has one, and for those that only look."""
+    signing_key: bytes = attrs.field(default=b"", repr=False)
+    """See `Shared.signing_key`."""
     fenced: Fenced | None = None
     """Why nothing can be stored any more."""
 

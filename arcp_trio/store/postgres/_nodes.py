@@ -5,14 +5,18 @@ Each function works on a connection whose transactions are begun and ended by ha
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import Any, Final
 
 from arcp_trio.store.nodes import NodeRow, NodeState, RollCall
 from arcp_trio.store.postgres._address import DatabaseAddress
 from arcp_trio.store.postgres._adopting import take_over
+from arcp_trio.store.postgres._checks import seconds_ahead
 from arcp_trio.store.postgres._connections import application_name
 from arcp_trio.store.postgres._schema import Database
+
+KEY_BYTES: Final = 32
 
 TERMINATE_MILLISECONDS: Final = 2_000
 """How long to wait for a connection of a dead node to end."""
@@ -51,6 +55,16 @@ def join(
     return me, committed
 
 
+def signing_key(db: Database) -> bytes:
+    """Return the key of all nodes, which the first one makes."""
+    made = secrets.token_bytes(KEY_BYTES)
+    db.execute("INSERT INTO signing VALUES (true, %s) ON CONFLICT DO NOTHING", (made,))
+    row = db.execute("SELECT key FROM signing").fetchone()
+    assert row is not None
+    key: bytes = row[0]
+    return key
+
+
 def terminate(db: Database, address: DatabaseAddress, node: int) -> None:
     """End the connections of a node, which may hold locks although the node stands still.
 
@@ -68,18 +82,15 @@ def beat(db: Database, me: int, *, alive: bool) -> RollCall | None:
     """Give a sign of life, if `alive`, and see all nodes; None if this one is gone."""
     began = time.monotonic()
     beaten = db.execute("UPDATE beat SET beats = beats + %s WHERE node = %s", (int(alive), me))
-    before = time.time()
-    clock = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
-    after = time.time()
+    ahead = seconds_ahead(db)
     rows = db.execute(f"{_NODES} WHERE state <> 'gone' ORDER BY node").fetchall()
     if not beaten.rowcount:
         return None
-    assert clock is not None
     return RollCall(
         began=began,
         ended=time.monotonic(),
         nodes=[_node_of(row) for row in rows],
-        ahead=clock[0] - (before + after) / 2,
+        ahead=ahead,
     )
 
 

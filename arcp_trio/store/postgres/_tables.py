@@ -11,6 +11,7 @@ from typing import Final
 #   a random one, so that a node that a failover has made forgotten is not taken for another one.
 # - beat: apart from `node`, so that a beat does not wait for a group, nor a group for a beat.
 # - command: what the node `asker` asks of `node`. `number` counts what the asker has asked.
+# - signing: the key with which all nodes sign short-lived tokens.
 # - schema: `oldest_writer` is the oldest version of this program's tables that may still write.
 _NODES: Final = (
     """CREATE TABLE schema (
@@ -32,6 +33,10 @@ _NODES: Final = (
         node bigint PRIMARY KEY,
         beats bigint NOT NULL DEFAULT 0
     ) WITH (fillfactor = 10)""",
+    """CREATE TABLE signing (
+        one boolean PRIMARY KEY CHECK (one),
+        key bytea NOT NULL
+    )""",
     """CREATE TABLE follow (
         jid bigint NOT NULL,
         node bigint NOT NULL,

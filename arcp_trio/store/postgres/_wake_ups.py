@@ -86,6 +86,7 @@ class WakeUps:
             self._some_due.set()
 
     async def _send(self) -> None:
+        failing = False
         while True:
             await self._some_due.wait()
             self._some_due = trio.Event()
@@ -97,7 +98,13 @@ class WakeUps:
             except Fenced:
                 return
             except StoreError as error:
-                log.warning("other nodes not woken, they look later", extra={"error": str(error)})
+                if not failing:
+                    log.warning(
+                        "other nodes not woken, they look later", extra={"error": str(error)}
+                    )
+                failing = True
+            else:
+                failing = False
 
     def _channel(self, node: int) -> str:
         return f"{self._membership.address.schema}_{node}"

@@ -5,7 +5,6 @@ These functions block. They need no node, and disturb none.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -17,18 +16,19 @@ from psycopg import sql
 from arcp_trio.store.errors import ForeignFile, OtherVersion, StoreError
 from arcp_trio.store.postgres._address import DatabaseAddress, address_of
 from arcp_trio.store.postgres._checks import (
+    CLOCK_SECONDS,
     VERSION,
     check_rights,
     check_schema,
     check_server,
     check_writable,
+    seconds_ahead,
 )
 from arcp_trio.store.postgres._errors import store_errors
 from arcp_trio.store.postgres._schema import Database, grant, migrate, versions
 
 SCHEMA: Final = "arcp"
 CONNECTIONS_OF_A_NODE: Final = 6
-_MOST_CLOCK_SECONDS: Final = 1.0
 
 _NODES: Final = """
     SELECT node, name, state, version, extract(epoch FROM at)::float8,
@@ -177,12 +177,9 @@ def _durability(db: Database) -> Finding:
 
 
 def _clock(db: Database) -> Finding:
-    asked = time.time()
-    (theirs,) = _one(db, "SELECT extract(epoch FROM clock_timestamp())::float8")
-    answered = time.time()
-    offset = theirs - (asked + answered) / 2
+    offset = seconds_ahead(db)
     told = f"{abs(offset):.3f} s {'behind' if offset < 0 else 'ahead of'} this machine's"
-    if abs(offset) <= _MOST_CLOCK_SECONDS:
+    if abs(offset) <= CLOCK_SECONDS:
         return Finding("clock", told)
     return Finding("clock", f"{told}; nodes need it within 1 s: look at NTP", good=False)
 

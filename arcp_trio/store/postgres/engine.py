@@ -125,10 +125,12 @@ class PostgresStore(PostgresReader, Store):
         _checks.check_writable(db, address)
         _checks.check_schema(db, address)
         _checks.check_rights(db, address)
+        _checks.check_clock(db, address)
         _checks.warn_of_losses(db, address)
         membership.node, self._committed = _nodes.join(
             db, address, membership.name, __version__, self.shared.resume_window_seconds
         )
+        membership.signing_key = _nodes.signing_key(db)
         set_up(db, membership)
         return _process(db)
 

@@ -42,6 +42,10 @@ class PostgresShared(PostgresNodes, Shared):
         self._reader = reader
         self._wake_ups = wake_ups
 
+    @property
+    def signing_key(self) -> bytes:
+        return self._membership.signing_key
+
     # -- commands
 
     async def open_commands(self) -> Sequence[OpenCommand]:

@@ -1,0 +1,74 @@
+"""Wake-ups that do not come, or come too early: what other nodes emit is found all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import psycopg
+import pytest
+
+from arcp_trio import PostgresStore
+from arcp_trio.store.postgres import _wake_ups
+from arcp_trio.store.postgres._wake_ups import WakeUps
+from arcp_trio.store.writes import AppendJournal, FinishJob, Write
+from tests.cluster.tellers import counted, moved, quiet, submitted, subscribed, two_nodes
+from tests.metrics import scrape
+from tests.reading import lines, numbers, until_end
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+PIECES = 20
+PIECE = 50
+
+FOLLOWERS = "SELECT follow.node, jid FROM follow JOIN job USING (jid) WHERE job_id = ANY(%s)"
+
+REFUSE = """CREATE FUNCTION public.refuse(text[], text[]) RETURNS void LANGUAGE plpgsql AS $$
+    BEGIN RAISE 'too many notifications in the NOTIFY queue' USING ERRCODE = '54000'; END $$"""
+
+
+def be_deaf(patch: pytest.MonkeyPatch, _database: str) -> None:
+    """Have no node hear a wake-up."""
+    patch.setattr(WakeUps, "_hear", lambda *_: None)
+
+
+def find_the_queue_full(patch: pytest.MonkeyPatch, database: str) -> None:
+    """Have the server refuse every notification, as it does when its queue of them is full."""
+    with psycopg.connect(database) as db:
+        db.execute(REFUSE)
+    patch.setattr(_wake_ups, "_NOTIFY", "SELECT public.refuse(%s, %s)")
+
+
+def notify_before_the_commit(patch: pytest.MonkeyPatch, _database: str) -> None:
+    """Have followers woken before there is anything to see, and not after that."""
+    commit, wake = PostgresStore._commit, WakeUps.moved_at
+
+    async def wake_and_commit(self: PostgresStore, writes: Sequence[Write]) -> frozenset[str]:
+        jobs = [each.job_id for each in writes if isinstance(each, AppendJournal | FinishJob)]
+        rows = await self.read(lambda db: db.execute(FOLLOWERS, (jobs,)).fetchall())
+        for node, key in rows:
+            wake(self._wake_ups, {node: [key]})
+        return await commit(self, writes)
+
+    patch.setattr(PostgresStore, "_commit", wake_and_commit)
+    patch.setattr(WakeUps, "moved_at", lambda *_: None)
+
+
+@pytest.mark.parametrize("fault", [be_deaf, find_the_queue_full, notify_before_the_commit])
+async def test_everything_is_looked_at_now_and_then(
+    database: str, monkeypatch: pytest.MonkeyPatch, fault: Callable[[pytest.MonkeyPatch, str], None]
+) -> None:
+    """Without wake-ups, a submitter and a subscriber elsewhere get all within `follow_seconds`."""
+    fault(monkeypatch, database)
+    async with two_nodes(database, follow_seconds=0.05) as (desk, one, two):
+        peer, job_id = await submitted(one)
+        peer, watcher = await moved(peer, two), await quiet(two)
+        await subscribed(watcher, job_id, history=True)
+        frames = []
+        for piece in range(PIECES):
+            await desk.say(job_id, PIECE)
+            frames += [await watcher.receive() for _ in range(PIECE)]
+            assert lines(frames) == counted((piece + 1) * PIECE)
+        await desk.end(job_id)
+        assert numbers(frames + await until_end(watcher, job_id))[-1] == PIECES * PIECE + 1
+        assert lines(await until_end(peer, job_id)) == counted(PIECES * PIECE)
+        assert scrape(two.runtime)("wakes_total", by="poll") > 0
