@@ -74,7 +74,7 @@ WRITES: Final[list[Write]] = [
     AddSubmitter("J", "S2"),
     StartJob("J", 1.0),
     CancelJob("J", "enough"),
-    FinishJob("J", Status.SUCCESS, 2.0, Entry(1, 2, b"end", terminal=True)),
+    FinishJob("J", Status.SUCCESS, 2.0, Entry(2, 3, b"end", terminal=True)),
     KeepMemo("J", Memo("step", "step", 1, b"2")),
     KeepRun("J", 2, 1),
     KeepSpent("J", b"{}"),

@@ -104,6 +104,8 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "beat": partial(shared.beat, 0.05, lambda _: None, lambda: None),
         "adopt": partial(shared.adopt, dead),
         "nodes": shared.nodes,
+        "leave_jobs": partial(shared.leave_jobs, ["J"]),
+        "take_jobs": partial(shared.take_jobs, ["agent@1"], 1, 600.0),
         "drain": shared.drain,
         "leave": shared.leave,
         "open_commands": shared.open_commands,

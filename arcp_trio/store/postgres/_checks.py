@@ -9,6 +9,7 @@ from typing import Final
 
 from arcp_trio.store.errors import ForeignFile, OtherVersion, StoreError, UnwritableStore
 from arcp_trio.store.postgres._address import DatabaseAddress
+from arcp_trio.store.postgres._errors import POOLED
 from arcp_trio.store.postgres._schema import MIGRATIONS, OLDEST_SERVER, Database, versions
 
 log = logging.getLogger(__name__)
@@ -146,10 +147,7 @@ def check_pooling(processes: Collection[int], address: DatabaseAddress) -> None:
         StoreError: a pooler gives one connection of the server to several clients.
     """
     if len(set(processes)) < len(processes):
-        raise StoreError(
-            f"{address}: a connection pooler shares connections between transactions;"
-            " use its session mode, or connect to the server itself"
-        )
+        raise StoreError(f"{address}: {POOLED}")
 
 
 def warn_of_losses(db: Database, address: DatabaseAddress) -> None:

@@ -14,9 +14,17 @@ from arcp_trio.store.postgres._address import DatabaseAddress
 FENCED: Final = "ARCP1"
 """The state with which `fence` and `member` say that a node is gone."""
 
+POOLED: Final = (
+    "a connection pooler shares connections between transactions;"
+    " use its session mode, or connect to the server itself"
+)
+
 _WORDS: Final = {
+    "08P01": "a connection pooler does not let settings through; connect to the server itself",
     "25006": "the database is read-only; connect to the primary server",
-    "28000": "the role may not connect; look at the server's pg_hba.conf",
+    "26000": POOLED,
+    "42P05": POOLED,
+    "28000": "the role may not connect; look at the server's roles and its pg_hba.conf",
     "28P01": "the password is wrong",
     "3D000": "there is no such database; create it, then run `arcp-trio store init`",
     "3F000": "the schema is gone; run `arcp-trio store init`",
@@ -42,8 +50,23 @@ _WORDS: Final = {
 _SURROUNDINGS: Final = ("08", "40", "53", "55", "57", "58", "XX001", "XX002", "0A000")
 """SQLSTATEs that begin so are about the server, too; all others are mistakes of this program."""
 
-_STANDBY: Final = "session is read-only"
-"""What libpq says of a server that is not the primary one."""
+_AT_THE_DOOR: Final = {
+    "session is read-only": "25006",
+    "too many connections": "53300",
+    "too many clients": "53300",
+    "remaining connection slots": "53300",
+    "password authentication failed": "28P01",
+    "no password supplied": "28P01",
+    "pg_hba.conf": "28000",
+    "not permitted to log in": "28000",
+    'role "': "28000",
+    'database "': "3D000",
+    "starting up": "57P03",
+    "shutting down": "57P03",
+    "not yet accepting connections": "57P03",
+    "unsupported startup parameter": "08P01",
+}
+"""What a server says that lets nobody in, with the SQLSTATE that libpq does not hand on."""
 
 
 @contextmanager
@@ -67,8 +90,9 @@ def words_of(error: psycopg.Error) -> str | None:
     if state is None:
         if not isinstance(error, psycopg.OperationalError):
             return None
-        if _STANDBY in said:
-            return f"{_WORDS['25006']} ({said})"
+        for words, meant in _AT_THE_DOOR.items():
+            if words in said:
+                return f"{_WORDS[meant]} ({said})"
         return f"the server cannot be reached ({said})"
     if state.startswith(_SURROUNDINGS):
         return said

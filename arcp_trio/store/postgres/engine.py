@@ -109,16 +109,19 @@ class PostgresStore(PostgresReader, Store):
                 self._lines.idle.clear()
 
     async def _open(self) -> None:
-        address = self._membership.address
-        writer = await self._writer.run(self._join)
-        pids = [await reader.run(_process) for reader in self._readers]
-        _checks.check_pooling([writer, *pids], address)
-        self._lines.node = self._membership.node
+        membership = self._membership
+        threads = (self._writer, *self._readers)
+        processes = [await thread.run(_process) for thread in threads]
+        _checks.check_pooling(processes, membership.address)
+        await self._writer.run(self._join)
+        for thread in threads:
+            await thread.run(lambda db: set_up(db, membership))
+        self._lines.node = membership.node
         self._lines.idle.extend(self._readers)
         self._housekeeping.wake()
 
-    def _join(self, db: Database) -> int:
-        """Become a node; return the number of the server's process."""
+    def _join(self, db: Database) -> None:
+        """Become a node."""
         membership = self._membership
         address = membership.address
         _checks.check_server(db, address)
@@ -131,8 +134,6 @@ class PostgresStore(PostgresReader, Store):
             db, address, membership.name, __version__, self.shared.resume_window_seconds
         )
         membership.signing_key = _nodes.signing_key(db)
-        set_up(db, membership)
-        return _process(db)
 
     # -- writing
 
@@ -201,7 +202,7 @@ class PostgresStore(PostgresReader, Store):
 
 def _process(db: Database) -> int:
     """Return the number of the server's process, as the server knows it."""
-    row = db.execute("SELECT pg_backend_pid()").fetchone()
+    row = db.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
     assert row is not None
     number: int = row[0]
     return number
