@@ -14,7 +14,7 @@ from psycopg.types.string import (
 )
 
 _MARK: Final = "\x01"
-"""It stands before each character that is written in another way: itself, and NUL."""
+"""The character that marks what is written in another way: NUL, and itself."""
 _NUL: Final = _MARK + "\x01"
 _MARK_ITSELF: Final = _MARK + "\x02"
 
