@@ -172,15 +172,17 @@ export async function showJob(place, id) {
 	// -- time travel
 
 	function chosen() {
-		const n = place.query.get('at');
-		return n === null ? Infinity : Number(n);
+		return Number(place.query.get('at') ?? Infinity);
+	}
+
+	function travels() {
+		return place.query.has('at');
 	}
 
 	function moveSlider() {
 		slider.max = String(events.length);
-		if (chosen() === Infinity) slider.value = slider.max;
-		else slider.value = String(Math.min(chosen(), events.length));
-		put(at, chosen() === Infinity ? `all ${events.length}` : `${slider.value} of ${events.length}`);
+		slider.value = String(Math.min(chosen(), events.length));
+		put(at, `${slider.value} of ${events.length}`);
 	}
 
 	slider.addEventListener('input', () => {
@@ -195,25 +197,24 @@ export async function showJob(place, id) {
 	log.addEventListener('wheel', () => (follows = false), { passive: true });
 	log.addEventListener('keydown', () => (follows = false));
 	log.addEventListener('scroll', () => {
-		if (log.scrollTop + log.clientHeight >= log.scrollHeight - 8) follows = chosen() === Infinity;
+		if (log.scrollTop + log.clientHeight >= log.scrollHeight - 8) follows = !travels();
 	});
 
 	// -- the head
 
 	/** The events up to the chosen one. */
 	function past() {
-		return chosen() === Infinity ? events : events.slice(0, chosen());
+		return !travels() ? events : events.slice(0, chosen());
 	}
 
 	function drawHead() {
 		if (gone || !said.agent) return;
 		const seen = past();
-		const travels = chosen() !== Infinity;
 		const brief = entry[VENDOR] ?? {};
 		const last = seen[seen.length - 1];
 		const end = last?.kind === 'end' ? last : null;
-		const waits = !end && !travels && entry[`${VENDOR}.waiting`];
-		const state = end?.status ?? (travels ? 'running' : waits ? 'waiting' : ENDED.includes(entry.status) ? entry.status : 'running');
+		const waits = !end && !travels() && entry[`${VENDOR}.waiting`];
+		const state = end?.status ?? (travels() ? 'running' : waits ? 'waiting' : ENDED.includes(entry.status) ? entry.status : 'running');
 		const progress = seen.findLast?.((each) => each.kind === 'progress');
 		bar.hidden = !progress;
 		if (progress) {
@@ -227,15 +228,15 @@ export async function showJob(place, id) {
 		cancel.hidden = ENDED.includes(state) || Boolean(main.querySelector('dialog[open]'));
 		const began = brief.started_at ?? entry.created_at;
 		const ends = end?.ts ?? (ENDED.includes(entry.status) ? brief.finished_at : null);
-		const until = travels ? last?.ts : ends;
+		const until = travels() ? last?.ts : ends;
 		const facts = [
 			['State', stateWord(state)],
 			['Agent', said.agent],
 			['Principal', brief.principal],
 			['Started', began && time(began)],
 			['Took', began && duration((until ? Date.parse(until) : Date.now()) - Date.parse(began))],
-			['Error', (end?.error ?? (travels ? null : brief.error)) && `${(end?.error ?? brief.error).code}: ${(end?.error ?? brief.error).message}`],
-			['Money', money(brief.budget, travels ? purse.spent(seen) : brief.spent)],
+			['Error', (end?.error ?? (travels() ? null : brief.error)) && `${(end?.error ?? brief.error).code}: ${(end?.error ?? brief.error).message}`],
+			['Money', money(brief.budget, travels() ? purse.spent(seen) : brief.spent)],
 			['May', inWords(said.lease ?? {}, said.lease_constraints ?? {})],
 			['Trace', said.trace_id],
 			['Parent', said.parent_job_id && h('a', { href: `#/jobs/${said.parent_job_id}` }, said.parent_job_id)],

@@ -78,7 +78,7 @@ export function showJobs(place) {
 	}
 
 	/** @param {any[]} entries */
-	function note_(entries) {
+	function keep(entries) {
 		for (const entry of entries) known.set(entry.job_id, entry);
 	}
 
@@ -93,8 +93,8 @@ export function showJobs(place) {
 			(each) => ['pending', 'running'].includes(each.status) && !alive.has(each.job_id) &&
 				!page.jobs.some((other) => other.job_id === each.job_id),
 		);
-		note_(page.jobs);
-		if (status.value === '' || ['pending', 'running'].includes(status.value)) note_(running.jobs.filter(isWanted));
+		keep(page.jobs);
+		if (status.value === '' || ['pending', 'running'].includes(status.value)) keep(running.jobs.filter(isWanted));
 		for (const each of ended.slice(0, 20)) await again(each);
 		if (cursor === undefined) cursor = page.cursor;
 		loaded = true;
@@ -120,7 +120,7 @@ export function showJobs(place) {
 		loading = true;
 		try {
 			const page = await client.page(filter(), { cursor, limit: PAGE });
-			note_(page.jobs);
+			keep(page.jobs);
 			cursor = page.cursor;
 			arrange();
 		} finally {
@@ -130,7 +130,8 @@ export function showJobs(place) {
 
 	/** Put the jobs that are wanted in order, and show them where the reader is. */
 	function arrange() {
-		const before = rows[Math.floor(scroller.scrollTop / ROW)]?.entry.job_id;
+		let top = scroller.scrollTop;
+		const before = rows[Math.floor(top / ROW)]?.entry.job_id;
 		const wanted = Array.from(known.values()).filter(isWanted);
 		wanted.sort((a, b) => Number(waits(b)) - Number(waits(a)) ||
 			(a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : a.job_id < b.job_id ? 1 : -1));
@@ -149,16 +150,15 @@ export function showJobs(place) {
 			if (unfolded.has(entry.job_id)) for (const each of below) add(each, depth + 1);
 		};
 		for (const each of wanted) if (!ids.has(each.parent_job_id)) add(each, 0);
-		if (scroller.scrollTop > 0 && before) {
-			const moved = rows.findIndex((each) => each.entry.job_id === before);
-			if (moved >= 0) scroller.scrollTop = moved * ROW + (scroller.scrollTop % ROW);
-		}
+		const moved = top > 0 ? rows.findIndex((each) => each.entry.job_id === before) : -1;
+		if (moved >= 0) top = moved * ROW + (top % ROW);
 		const waiting = wanted.filter(waits).length;
 		document.title = `${waiting ? `(${waiting}) ` : ''}Jobs · arcp-trio`;
 		const filtered = query.size > 0;
 		put(note, rows.length ? null : !loaded ? 'Looking…' : filtered ? 'No job is as the filters say.' :
 			'No jobs yet. Start one with: arcp-trio submit echo');
-		draw();
+		draw(top);
+		if (scroller.scrollTop !== top) scroller.scrollTop = top;
 	}
 
 	/** @param {any} entry */
@@ -167,9 +167,9 @@ export function showJobs(place) {
 	}
 
 	/** Make the rows that can be seen. */
-	function draw() {
-		const first = Math.max(0, Math.floor(scroller.scrollTop / ROW) - SPARE);
-		const last = Math.min(rows.length, Math.ceil((scroller.scrollTop + scroller.clientHeight) / ROW) + SPARE);
+	function draw(top = scroller.scrollTop) {
+		const first = Math.max(0, Math.floor(top / ROW) - SPARE);
+		const last = Math.min(rows.length, Math.ceil((top + scroller.clientHeight) / ROW) + SPARE);
 		table.setAttribute('aria-rowcount', String(rows.length + 1));
 		const focused = document.activeElement?.closest('tr')?.dataset.job;
 		body.replaceChildren(space(first), ...rows.slice(first, last).map((row, index) => line(row, first + index)), space(rows.length - last));
@@ -202,7 +202,7 @@ export function showJobs(place) {
 			},
 		}, open ? '▾' : '▸', ` ${children}`);
 		const words = brief.error ? `${brief.error.code}: ${brief.error.message}` : brief.last_event ?? '';
-		const name = h('td', { class: 'job' }, h('a', { href: `#/jobs/${id}` }, id), fold);
+		const name = h('td', { class: 'job' }, fold, h('a', { href: `#/jobs/${id}` }, id));
 		name.style.paddingInlineStart = `${0.5 + 1.2 * Math.min(depth, 8)}rem`;
 		return h(
 			'tr',
@@ -232,7 +232,7 @@ export function showJobs(place) {
 		arrange();
 	});
 	for (const each of [status, agent, who, since]) each.addEventListener('change', restart);
-	scroller.addEventListener('scroll', () => requestAnimationFrame(draw));
+	scroller.addEventListener('scroll', () => requestAnimationFrame(() => draw()));
 	place.onkey = (event) => {
 		if (!['j', 'k', 'Enter'].includes(event.key) || !rows.length) return;
 		if (event.key === 'Enter') {

@@ -9,11 +9,13 @@ from typing import Final
 
 import pytest
 from attrs import field, frozen
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from tests.cli.clients import TOKEN
 
 WAIT_MS: Final = 60_000
+
+expect.set_options(timeout=WAIT_MS)
 
 
 @contextmanager

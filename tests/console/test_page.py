@@ -8,9 +8,10 @@ import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.cli.clients import HOSTILE, TOKEN, Commands
 from tests.cli.processes import ROOT, starter
@@ -265,3 +266,69 @@ def test_the_example_page(browser: Browser, tmp_path: Path) -> None:
         assert page.locator("progress").evaluate("bar => bar.value") == 5
         page.close()
         pages.shutdown()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1200, "dark")])
+def test_it_is_for_everybody(
+    browser: Browser, commands: Commands, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    """On each place axe-core finds nothing serious, and nothing is wider than the screen."""
+    axe = ROOT / ".venv" / "js" / "node_modules" / "axe-core" / "axe.min.js"
+    if not axe.exists():
+        pytest.skip("no axe-core: .ci/browser has not installed it")
+    shop = commands.detached("shopper", "--lease", "tool.call=shop.*", "--budget", "USD:1.00")
+    cook = commands.detached("cook", "--lease", "tool.call=human.ask")
+    with console(browser, commands.url, width=width) as shown:
+        page = shown.page
+        page.emulate_media(color_scheme=scheme)
+        page.goto(shown.origin)
+        found = {"sign in": serious(page, axe)}
+        shown.sign_in()
+        for place in ("/", f"/jobs/{shop}", f"/jobs/{cook}", "/new"):
+            page.goto(f"{shown.origin}/#{place}")
+            page.get_by_role("heading", level=1).wait_for()
+            page.wait_for_timeout(500)
+            found[place] = serious(page, axe)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert {place: faults for place, faults in found.items() if faults} == {}
+
+
+def serious(page: Page, axe: Path) -> list[str]:
+    """Return what axe-core finds on a page that is serious, or worse."""
+    page.evaluate(axe.read_text(encoding="utf-8"))
+    faults: list[str] = page.evaluate(
+        """async () => (await axe.run()).violations
+            .filter((each) => ['serious', 'critical'].includes(each.impact))
+            .map((each) => `${each.id}: ${each.nodes.map((node) => node.html).join(' ')}`)"""
+    )
+    return faults
+
+
+def test_two_tabs(browser: Browser, commands: Commands) -> None:
+    """Two tabs show the same job, and an end that one brings about is seen in both."""
+    job_id = commands.detached("waiting")
+    with console(browser, commands.url) as one, console(browser, commands.url) as other:
+        for each in (one, other):
+            each.sign_in(place=f"/jobs/{job_id}")
+            expect(each.articles("log")).to_contain_text("begun")
+        for _ in range(2):
+            one.page.get_by_role("button", name="Cancel job").click()
+        for each in (one, other):
+            expect(each.articles("end")).to_contain_text("cancelled")
+
+
+def test_a_runtime_that_is_gone(browser: Browser, tmp_path: Path) -> None:
+    """When the runtime is gone the page says so; when another one is there, it goes on."""
+    with starter(tmp_path) as start:
+        options = ("serve", "--memory", f"--token=alice={TOKEN}", "--log-level=error")
+        first = start(*options, "--port=0")
+        url = first.url()
+        with console(browser, url) as shown:
+            shown.sign_in()
+            first.process.kill()
+            first.end()
+            shown.wait_for("Reconnecting")
+            expect(shown.page.get_by_text("Lost the runtime, trying again in")).to_be_visible()
+            start(*options, f"--port={url.rpartition(':')[2].partition('/')[0]}").url()
+            shown.wait_for("Live")
+            expect(shown.page.get_by_text("No jobs yet.")).to_be_visible()

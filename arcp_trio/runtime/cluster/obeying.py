@@ -36,12 +36,12 @@ class Obeyer:
         core: Core,
         commands: Commands,
         jobs: Jobs,
-        release: Callable[[str], Awaitable[None]],
+        release: Callable[[str, int], Awaitable[None]],
         nursery: trio.Nursery,
     ) -> None:
         """Obey for the jobs alive here.
 
-        `release` lets go of a session, or raises an `ArcpError`.
+        `release` lets go of a session that has moved so often, or raises an `ArcpError`.
         """
         self._core = core
         self._commands = commands
@@ -65,7 +65,7 @@ class Obeyer:
 
     async def _begin(self, command: OpenCommand) -> None:
         if command.kind == RELEASE:
-            self._start(command, partial(self._let_go, command.about))
+            self._start(command, partial(self._let_go, command.about, int(command.body)))
             return
         asked = read_command(command.body)
         if asked is None:
@@ -101,8 +101,8 @@ class Obeyer:
             answer = InternalError("the request could not be processed")
         self._answer(command, answer)
 
-    async def _let_go(self, session_id: str) -> Obeyed:
-        await self._release(session_id)
+    async def _let_go(self, session_id: str, moves: int) -> Obeyed:
+        await self._release(session_id, moves)
         return Obeyed()
 
     def _answer(self, command: OpenCommand, answer: Obeyed | ArcpError) -> None:

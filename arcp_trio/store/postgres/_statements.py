@@ -28,8 +28,3 @@ def columns(rows: Rows, first: int = 0, *, width: int = 0) -> dict[str, object]:
     """Return columns by number, from `first` on; without a row there are `width` empty ones."""
     found: list[Sequence[object]] = list(zip(*rows, strict=True)) or [()] * width
     return {str(place): list(column) for place, column in enumerate(found, first)}
-
-
-def text(words: str | None) -> str | None:
-    """Return text as the server can keep it, which has no place for the character 0."""
-    return words if words is None or "\0" not in words else words.replace("\0", "␀")

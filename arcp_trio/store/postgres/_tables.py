@@ -58,7 +58,8 @@ _NODES: Final = (
     "CREATE UNIQUE INDEX command_of_asker ON command (asker, number)",
 )
 
-# - session: parked if `node` is NULL. One that is `closed` comes back no more; its jobs go on.
+# - session: parked if `node` is NULL. `moves` is how often a node has taken it. One that is
+#   `closed` comes back no more; its jobs go on.
 # - watch, token: they go with their session. A job's acceptance begins watches for the sessions
 #   that watch its parent, wherever these are.
 # - log: which numbers of a session went to which entries, packed, a batch in each row.
@@ -75,6 +76,7 @@ _SESSIONS: Final = (
         acked boolean NOT NULL,
         log_bytes bigint NOT NULL,
         closed boolean NOT NULL DEFAULT false,
+        moves bigint NOT NULL DEFAULT 0,
         node bigint,
         parked_until timestamptz
     ) WITH (fillfactor = 50)""",

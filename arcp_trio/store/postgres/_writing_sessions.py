@@ -35,7 +35,7 @@ _PUT: Final = """
 
 # One that another node is just taking, or whose window has ended, is not waited for.
 _TAKE: Final = """
-    UPDATE session SET node = %(me)b, parked_until = NULL WHERE sid IN (
+    UPDATE session SET node = %(me)b, parked_until = NULL, moves = moves + 1 WHERE sid IN (
         SELECT sid FROM session WHERE session_id = ANY(%(0)b::text[]) AND node IS NULL
         FOR NO KEY UPDATE SKIP LOCKED)"""
 
