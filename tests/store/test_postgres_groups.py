@@ -242,14 +242,7 @@ def comparable(row: JobRow | None, script: Script) -> JobRow | None:
         for name in row.submitters
         if name in script.sessions and (name, row.job_id) in script.told
     }
-    return replace(
-        row,
-        length=length,
-        node=None,
-        base=0,
-        last_event=row.last_event and row.last_event.replace("\0", "␀"),
-        submitters=frozenset(submitters),
-    )
+    return replace(row, length=length, node=None, base=0, submitters=frozenset(submitters))
 
 
 async def all_of(store: Store, script: Script) -> dict[str, object]:

@@ -23,8 +23,3 @@ def execute(db: Database, statement: Statement, me: int) -> Cursor[tuple[Any, ..
         str(place): list(column) for place, column in enumerate(zip(*rows, strict=True))
     }
     return db.execute(query, {"me": me, **columns})
-
-
-def text(words: str | None) -> str | None:
-    """Return text as the server can keep it, which has no place for the character 0."""
-    return words if words is None or "\0" not in words else words.replace("\0", "␀")

@@ -11,7 +11,7 @@ from psycopg import Cursor
 
 from arcp_trio.store.postgres import _commands, _keys
 from arcp_trio.store.postgres._schema import Database
-from arcp_trio.store.postgres._statements import Statement, execute, text
+from arcp_trio.store.postgres._statements import Statement, execute
 from arcp_trio.store.postgres._writing_jobs import JobWrites
 from arcp_trio.store.postgres._writing_sessions import SessionWrites
 from arcp_trio.store.writes import (
@@ -201,7 +201,7 @@ class GroupPipeline:
         return execute(self._db, statement, self._me)
 
     def _claim(self, write: ClaimKey | DropClaim) -> _Rows | None:
-        values = {"me": self._me, **msgspec.structs.asdict(write), "key": text(write.key)}
+        values = {"me": self._me, **msgspec.structs.asdict(write)}
         if isinstance(write, ClaimKey):
             self._wanted.add(write.job_id)
             return self._db.execute(_keys.CLAIM, values)

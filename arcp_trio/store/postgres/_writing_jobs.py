@@ -10,7 +10,7 @@ import msgspec
 
 from arcp_trio.store.memos import Durability, Memo
 from arcp_trio.store.packing import journal_rows, pack_entries
-from arcp_trio.store.postgres._statements import Statement, text
+from arcp_trio.store.postgres._statements import Statement
 from arcp_trio.store.records import CredentialRow, Entry, KeyRow
 from arcp_trio.store.writes import (
     AcceptJob,
@@ -314,7 +314,7 @@ class JobWrites:
         yield _START, [each for each in self._starts.items() if each[0] not in self._ends]
         yield (
             _CANCEL,
-            [(each.job_id, text(each.reason), each.stopped_by) for each in self._cancels.values()],
+            [(each.job_id, each.reason, each.stopped_by) for each in self._cancels.values()],
         )
         yield _SPEND, [(each.job_id, each.budget, each.spent) for each in self._spends.values()]
         yield _QUESTIONS, list(self._questions.items())
@@ -375,7 +375,7 @@ def _acceptance(write: AcceptJob) -> tuple[object, ...]:
         row.length,
         write.parent,
         write.parent if write.kept else None,
-        None if key is None else text(key.key),
+        None if key is None else key.key,
         None if key is None else key.fingerprint,
         None if key is None else key.accepted,
         None if key is None else key.expires_at,
@@ -407,5 +407,5 @@ def _end(write: FinishJob, started_at: float | None) -> tuple[object, ...]:
         write.budget,
         write.error,
         write.spent,
-        text(write.last_event),
+        write.last_event,
     )
