@@ -130,11 +130,6 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
     )
     if core.store.shared is not None:
         yield from _nodes(core.metrics)
-        yield from _counter(
-            "arcp_refused_writes_total",
-            "Sessions and jobs whose writes were left out, as they were another node's by then.",
-            core.store.refused,
-        )
     if jobs.other_journals is not None:
         yield from _followed(core, jobs.other_journals)
     yield from _family(

@@ -98,8 +98,6 @@ class WriteQueue:
     def __init__(self) -> None:
         self.trouble: str | None = None
         """Why nothing can be stored now; None while the writer succeeds."""
-        self.refused = 0
-        """How many sessions and jobs were refused, in all groups."""
         self._filling = Group()
         self._taken = Group()
         self._taken.stored.set()
@@ -224,7 +222,6 @@ class WriteQueue:
         while True:
             try:
                 group.refused = await commit(group.writes) or frozenset()
-                self.refused += len(group.refused)
             except StoreError as error:
                 self._begin_trouble(str(error))
                 self._call_before_group()
