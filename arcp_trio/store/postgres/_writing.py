@@ -187,7 +187,10 @@ class GroupPipeline:
         self._granted += map(self._claim, claims)
         self._execute(jobs.sessions())
         self._granted.append(self._execute(jobs.acceptances()))
-        for statement in (*jobs.rest(), *sessions.rest()):
+        for statement in jobs.rest():
+            self._execute(statement)
+        self._granted.append(sessions.change(self._db, self._me))
+        for statement in sessions.rest():
             self._execute(statement)
         for follows, query in ((True, _FOLLOW), (False, _UNFOLLOW)):
             names = [(job_id,) for job_id, each in self._follows.items() if each is follows]
