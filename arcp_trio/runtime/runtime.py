@@ -346,7 +346,7 @@ class Runtime:
         except BaseException as error:  # noqa: ASYNC103
             if scope.cancel_called or self._nursery is None:
                 raise
-            self._fail(error)
+            self._fail(error, "store writer failed")
 
     async def _be_a_node(self, cluster: Cluster) -> None:
         """Be one of several nodes, until cancelled."""
@@ -355,9 +355,9 @@ class Runtime:
         except* Exception as error:
             if self._nursery is None:
                 raise
-            self._fail(error)
+            self._fail(error, "node failed")
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException, what: str) -> None:
         """End the block, as nothing can be stored any longer."""
         if self._store_failure is not None:
             return
@@ -368,7 +368,7 @@ class Runtime:
             self.when_fenced()
             log.critical("node is gone, others go on", extra={"error": str(fenced[0])})
         else:
-            log.critical("store writer failed", exc_info=error)
+            log.critical(what, exc_info=error)
         self._block.cancel(reason="nothing can be stored any longer")
 
     async def shutdown(self, drain: float = 0) -> None:

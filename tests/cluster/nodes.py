@@ -132,7 +132,7 @@ class Cluster:
     @property
     def logs(self) -> str:
         """The ends of all logs."""
-        return "\n".join(f"--- {node.name}\n{node.log[-6_000:]}" for node in self.nodes)
+        return "\n".join(f"--- {node.name}\n{node.log[-30_000:]}" for node in self.nodes)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from psycopg import Cursor
 
 from arcp_trio.store.postgres import _commands, _keys
 from arcp_trio.store.postgres._schema import Database
-from arcp_trio.store.postgres._statements import Statement, execute, text
+from arcp_trio.store.postgres._statements import Statement, execute
 from arcp_trio.store.postgres._writing_jobs import JobWrites
 from arcp_trio.store.postgres._writing_sessions import SessionWrites
 from arcp_trio.store.writes import (
@@ -187,7 +187,10 @@ class GroupPipeline:
         self._granted += map(self._claim, claims)
         self._execute(jobs.sessions())
         self._granted.append(self._execute(jobs.acceptances()))
-        for statement in (*jobs.rest(), *sessions.rest()):
+        for statement in jobs.rest():
+            self._execute(statement)
+        self._granted.append(sessions.change(self._db, self._me))
+        for statement in sessions.rest():
             self._execute(statement)
         for follows, query in ((True, _FOLLOW), (False, _UNFOLLOW)):
             names = [(job_id,) for job_id, each in self._follows.items() if each is follows]
@@ -201,7 +204,7 @@ class GroupPipeline:
         return execute(self._db, statement, self._me)
 
     def _claim(self, write: ClaimKey | DropClaim) -> _Rows | None:
-        values = {"me": self._me, **msgspec.structs.asdict(write), "key": text(write.key)}
+        values = {"me": self._me, **msgspec.structs.asdict(write)}
         if isinstance(write, ClaimKey):
             self._wanted.add(write.job_id)
             return self._db.execute(_keys.CLAIM, values)
