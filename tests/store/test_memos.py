@@ -77,8 +77,7 @@ async def test_keys_of_any_length(store: Store, feeder: Feeder) -> None:
     feeder.job()
     keys = [f"{'é' * 20_000}{n}" for n in range(2)]
     for key in (*keys, keys[1]):
-        group = store.put(KeepMemo("J", memo(key, key[-1].encode())))
-    await group.committed()
+        await store.put(KeepMemo("J", memo(key, key[-1].encode()))).committed()
     assert [found.value for found in await store.memos("J")] == [b"0", b"1"]
     assert [await store.memo("J", key) for key in keys] == await store.memos("J")
 
