@@ -12,6 +12,7 @@ import attrs
 from bench import report
 from bench.booking import booking
 from bench.clients import clients
+from bench.cluster import cluster
 from bench.durable import durable
 from bench.fanning_out import fan_out
 from bench.figures import FULL, QUICK, USUAL, Family, Row, compare
@@ -46,6 +47,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "leases": Family(leases, sides=(MEMORY,), usual=False),
     "places": Family(placing, sides=(MEMORY,), usual=False),
     "durable": Family(durable, most_runs=1, sides=(DURABLE,), usual=False),
+    "cluster": Family(cluster, most_runs=3, sides=(DURABLE,), usual=False),
     "ledger": Family(booking, sides=(MEMORY,), usual=False),
 }
 """The families, in the order of their rows."""

@@ -42,3 +42,9 @@ async def ticker(job: JobContext) -> None:
         await trio.sleep(max(0, due - time.monotonic()))
         await job.log(f"sent {time.monotonic():020.9f} due {due:020.9f}")
         due += given["interval"]
+
+
+@agents.agent("sleeper")
+async def sleeper(_job: JobContext) -> None:
+    """Do nothing until the job is ended."""
+    await trio.sleep_forever()

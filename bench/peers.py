@@ -97,16 +97,18 @@ class Server:
             return ("bench.vendor_server", TOKENS[0])
         principals = [f"--token=bench-{n}={token}" for n, token in enumerate(TOKENS)]
         principals += [f"--observer=bench-{n}" for n in range(1, len(TOKENS))]
-        store = "--memory" if self.side == MEMORY else f"--data={self.folder}"
         options = (
             "--config=bench/serve.toml",
             "--port=0",
             "--log-level=error",
             "--agents=bench.agents",
             "--demo-agents",
-            store,
         )
-        return ("arcp_trio", "serve", *options, *principals)
+        return ("arcp_trio", "serve", *options, *self._store(), *principals)
+
+    def _store(self) -> tuple[str, ...]:
+        """Return the options that say where the project's own runtime keeps things."""
+        return ("--memory" if self.side == MEMORY else f"--data={self.folder}",)
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def awake_sessions(runtime: Runtime) -> set[str]:
 
 
 def shared_parking(
-    runtime: Runtime, moves: Moves, me: int, ask: Callable[[str], Awaitable[bool]]
+    runtime: Runtime, moves: Moves, me: int, ask: Callable[[str, int], Awaitable[bool]]
 ) -> SharedParking:
     """Return what would take sessions from other nodes, if the runtime were a node."""
     return SharedParking(runtime._core, runtime._jobs, moves, me, ask)

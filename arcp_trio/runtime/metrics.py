@@ -43,6 +43,17 @@ class Failure(enum.StrEnum):
     MALFORMED_FRAMES = "malformed_frames"
 
 
+class Move(enum.StrEnum):
+    """How a session has come to a node."""
+
+    TAKEN = "taken"
+    """No node had it awake."""
+    RELEASED = "released"
+    """The node that had it has let go of it when it was asked."""
+    STOLEN = "stolen"
+    """The node that had it has not."""
+
+
 OTHER: Final = "other"
 """Counts reasons that have no counter of their own."""
 
@@ -78,6 +89,10 @@ class Metrics:
     """Jobs by how they ended."""
     begun_again: int = 0
     """Calls of durable jobs' agents after a restart."""
+    sessions_moved: dict[str, int] = attrs.field(factory=lambda: dict.fromkeys(map(str, Move), 0))
+    """Sessions that have come to this node, by how."""
+    refused_writes: int = 0
+    """Groups of writes in which a session or a job was refused, as it is another node's."""
     adoptions: int = 0
     """How often this node has taken over from a dead one."""
     nodes: Mapping[str, int] = attrs.field(factory=dict[str, int])

@@ -149,6 +149,17 @@ def _nodes(metrics: Metrics) -> Iterator[str]:
         "How often this node has taken over from a dead one.",
         metrics.adoptions,
     )
+    yield from _family(
+        "arcp_sessions_moved_total",
+        "counter",
+        "Sessions that have come to this node, by how.",
+        _by("how", metrics.sessions_moved),
+    )
+    yield from _counter(
+        "arcp_refused_writes_total",
+        "Writes about sessions and jobs that are another node's.",
+        metrics.refused_writes,
+    )
     yield from _histogram(
         "arcp_command_seconds",
         "Seconds until another node has answered what it was asked to do.",

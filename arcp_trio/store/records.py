@@ -181,6 +181,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """Cursor by job id."""
     observed: frozenset[str] = frozenset()
     """The watched jobs that the session subscribed to, and did not submit (§7.6)."""
+    moves: int = 0
+    """How often a node has taken it, if several runtimes share the store."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -96,9 +96,11 @@ class SessionPlace(msgspec.Struct, frozen=True):
 
     node: int | None
     """The node that has it awake; None if it is parked."""
-    seconds: float | None
+    moves: int
+    """See `SessionRow`."""
+    seconds: float | None = None
     """How long it can still be resumed, if it is parked and that is known."""
-    beats: int | None
+    beats: int | None = None
     """How many signs of life its node has given."""
 
     @property

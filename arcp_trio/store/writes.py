@@ -187,6 +187,8 @@ class Expire(msgspec.Struct, eq=False):
     """The most that a principal's jobs, sessions and keys may take."""
     bytes_total: float = math.inf
     """The most that those of all principals may take."""
+    parked_sessions: int | None = None
+    """The most sessions of a principal that may be parked, if several runtimes share the store."""
 
 
 class Spend(msgspec.Struct, eq=False):

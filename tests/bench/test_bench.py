@@ -101,6 +101,23 @@ ROWS: Final[dict[str, dict[str, frozenset[str]]]] = {
         ),
         frozenset({"durable"}),
     ),
+    "cluster": dict.fromkeys(
+        (
+            *(
+                f"1 node on {store}: {what}"
+                for store in ("SQLite", "PostgreSQL")
+                for what in ("stream", *(f"submit to result: {wait}" for wait in WAITS))
+            ),
+            *(f"{nodes} on PostgreSQL: 16 streams" for nodes in ("1 node", "2 nodes", "3 nodes")),
+            *(
+                f"watch at {where}, after emission: {wait}"
+                for where in ("the job's node", "another node")
+                for wait in WAITS
+            ),
+            "a node with 20 jobs is killed, and declared dead after 2 s: all have ended",
+        ),
+        frozenset({"durable"}),
+    ),
     "ledger": {
         f"{what}, {how}": frozenset({"memory"})
         for what in ("event", "short job")
@@ -125,7 +142,13 @@ def bench(*arguments: str) -> str:
 
 
 @pytest.mark.real_tcp
-@pytest.mark.parametrize("family", ROWS)
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(family, marks=[pytest.mark.postgres] if family == "cluster" else [])
+        for family in ROWS
+    ],
+)
 def test_a_quick_run_measures_all_sides_in_every_row(family: str, tmp_path: Path) -> None:
     """Each row has a figure of each side that can do the task, and the ratios to the peer."""
     file = tmp_path / "bench.json"

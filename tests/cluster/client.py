@@ -44,6 +44,8 @@ class Client:
         self._resume: Frame | None = None
         self._answers: dict[str, Frame] = {}
         """By request: acceptances, errors and other answers."""
+        self._cancelled: set[str] = set()
+        """Jobs whose cancels were promised, by a frame that names no request."""
         self._said: dict[str, int] = {}
         """How far each job has counted."""
         self._ended: dict[str, Frame] = {}
@@ -116,6 +118,8 @@ class Client:
         kind, payload = frame["type"], frame["payload"]
         if (request := payload.get("request_id")) is not None:
             self._answers[request] = frame
+        elif kind == "job.cancelled":
+            self._cancelled.add(payload["job_id"])
         if kind in TERMINAL:
             self._ended.setdefault(frame["job_id"], {**payload, "type": kind})
         self._check_count(frame)
@@ -139,7 +143,12 @@ class Client:
             while not holds():
                 await self._news.wait()
             return
-        raise AssertionError(f"no {what} within {PATIENCE_SECONDS} s")
+        raise AssertionError(f"no {what} within {PATIENCE_SECONDS} s: {self}")
+
+    def __repr__(self) -> str:
+        session = self._resume and self._resume["session_id"]
+        seen = self.recorder.highest(session) if session else 0
+        return f"<{session}, attached {self._peer is not None}, {seen} seen, {self.codes}>"
 
     # -- what it asks for
 
@@ -147,30 +156,44 @@ class Client:
         """Wait until it has a connection."""
         await self.until("connection", lambda: self._peer is not None)
 
-    async def ask(self, kind: str, payload: Frame) -> Frame:
-        """Send a request, and return the answer; again, if the connection is lost before it."""
+    async def ask(
+        self, kind: str, payload: Frame, settled: Callable[[], object] = lambda: None
+    ) -> Frame | None:
+        """Send a request, and return the answer; again, if the connection is lost before it.
+
+        With an answer that names no request, `settled` tells that it has come: then there is None.
+        """
         while True:
             await self.attached()
             peer = self._peer
             assert peer is not None
-            try:
-                async with self._sending:
-                    request = await peer.send(kind, payload)
-            except (TransportClosed, OSError, trio.BrokenResourceError):
-                await self.until("another connection", lambda old=peer: self._peer is not old)  # type: ignore[misc]
-                continue
+            request = await self._send(peer, kind, payload)
             await self.until(
-                f"answer to {kind}",
-                lambda old=peer, name=request: name in self._answers or self._peer is not old,  # type: ignore[misc]
+                f"answer to {kind} {payload}",
+                lambda old=peer, name=request: (  # type: ignore[misc]
+                    settled() or name in self._answers or self._peer is not old
+                ),
             )
             if request in self._answers:
                 return self._answers.pop(request)
+            if settled():
+                return None
+
+    async def _send(self, peer: Peer, kind: str, payload: Frame) -> str | None:
+        """Send a request, and return its id; None if the connection is lost."""
+        try:
+            async with self._sending:
+                return await peer.send(kind, payload)
+        except (TransportClosed, OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            await self.until("end of a lost connection", lambda: self._peer is not peer)
+            return None
 
     async def submit(self, agent: str, input_: Json, key: str) -> str:
         """Submit a job until it is accepted, and return its id."""
         payload: Frame = {"agent": agent, "input": input_, "idempotency_key": key}
         while True:
             answer = await self.ask("job.submit", payload)
+            assert answer is not None
             if answer["type"] == "job.accepted":
                 job_id = str(answer["payload"]["job_id"])
                 assert self.keyed.setdefault(key, job_id) == job_id, f"{key} has two jobs"
@@ -181,15 +204,22 @@ class Client:
     async def cancel(self, job_id: str) -> None:
         """Cancel a job until it is promised, or has ended."""
         while True:
-            answer = await self.ask("job.cancel", {"job_id": job_id})
-            if answer["type"] == "job.cancelled" or not answer["payload"]["retryable"]:
+            answer = await self.ask(
+                "job.cancel", {"job_id": job_id}, lambda: job_id in self._cancelled
+            )
+            if answer is None or not answer["payload"]["retryable"]:
                 return
             await trio.sleep(_AGAIN_SECONDS)
 
     async def subscribe(self, job_id: str) -> None:
         """Follow a job from its first event on."""
-        answer = await self.ask("job.subscribe", {"job_id": job_id, "history": True})
-        assert answer["type"] == "job.subscribed", answer
+        while True:
+            answer = await self.ask("job.subscribe", {"job_id": job_id, "history": True})
+            assert answer is not None
+            if answer["type"] == "job.subscribed":
+                return
+            assert answer["payload"]["retryable"], answer
+            await trio.sleep(_AGAIN_SECONDS)
 
     # -- what it has seen
 

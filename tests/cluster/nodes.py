@@ -13,7 +13,10 @@ from typing import Final
 
 import trio
 
+from arcp_trio.testing import Peer, WireRecorder
 from arcp_trio.testing.background import background_tasks
+from arcp_trio.transport.websocket import connect
+from arcp_trio.wire.features import ALL_FEATURES
 from tests.cluster.balancer import Balancer
 from tests.cluster.line import DatabaseLine
 
@@ -22,6 +25,7 @@ PRINCIPALS: Final = ("alice", "bob")
 NODE_SECONDS: Final = 2
 """After how long without a beat a node counts as dead."""
 
+_FRAME_BYTES: Final = 1024 * 1024
 _START_SECONDS: Final = 60.0
 _END_SECONDS: Final = 60.0
 
@@ -104,6 +108,16 @@ class Node:
         return self._process is not None and self._process.returncode is None
 
 
+@asynccontextmanager
+async def peer_at(node: Node, features: tuple[str, ...] = ALL_FEATURES) -> AsyncGenerator[Peer]:
+    """Provide a client with a session at a node, without the balancer."""
+    stream = await trio.open_tcp_stream("127.0.0.1", node.port)
+    async with stream, connect(stream, max_bytes=_FRAME_BYTES) as transport:
+        peer = Peer(transport, stream, WireRecorder())
+        await peer.hello(token=token_of("alice"), features=features)
+        yield peer
+
+
 class Cluster:
     """Some nodes, and the balancer before them."""
 
@@ -118,7 +132,7 @@ class Cluster:
     @property
     def logs(self) -> str:
         """The ends of all logs."""
-        return "\n".join(f"--- {node.name}\n{node.log[-6_000:]}" for node in self.nodes)
+        return "\n".join(f"--- {node.name}\n{node.log[-30_000:]}" for node in self.nodes)
 
 
 @asynccontextmanager

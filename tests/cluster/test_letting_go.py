@@ -49,7 +49,7 @@ class SharedMemory(MemoryStore, Moves):
         await trio.lowlevel.checkpoint()
         assert self.at.node == node
         self.stolen += 1
-        self.at = SessionPlace(ME, None, None)
+        self.at = SessionPlace(ME, 1)
         return True
 
     async def untold(self, session_id: str) -> Sequence[UntoldJob]:
@@ -67,9 +67,9 @@ class SharedMemory(MemoryStore, Moves):
         """Carry out a write about the place of the session, or return the session's id."""
         match write:
             case TakeSession() if self.at.node is None:
-                self.at = SessionPlace(ME, None, None)
+                self.at = SessionPlace(ME, 1)
             case ReleaseSession() if self.at.node == ME:
-                self.at = SessionPlace(None, write.seconds, None)
+                self.at = SessionPlace(None, 1, write.seconds)
             case TakeSession() | ReleaseSession():
                 return write.session_id
             case _:
@@ -111,7 +111,8 @@ async def scene(
     runtime = make_runtime(store=store, limits=limits)
     asked: list[float] = []
 
-    async def ask(_session_id: str) -> bool:
+    async def ask(_session_id: str, moves: int) -> bool:
+        assert moves == 1
         asked.append(trio.current_time())
         return await answer(store)
 
@@ -127,7 +128,7 @@ async def silence(_store: SharedMemory) -> bool:
 
 async def obedience(store: SharedMemory) -> bool:
     """Let go of the session at once."""
-    store.at = SessionPlace(None, 100, None)
+    store.at = SessionPlace(None, 1, 100)
     return True
 
 
@@ -139,14 +140,14 @@ async def business(_store: SharedMemory) -> bool:
 
 def awake(beats: int = 7) -> SessionPlace:
     """Return the place of a session that the other node has awake."""
-    return SessionPlace(OTHER, None, beats)
+    return SessionPlace(OTHER, 1, beats=beats)
 
 
 async def test_a_parked_session_is_taken_with_what_is_left_of_its_window(
     autojump_clock: MockClock,
 ) -> None:
     """Nobody is asked, and the window goes on where it was."""
-    async with scene(SessionPlace(None, 40, None), silence) as here:
+    async with scene(SessionPlace(None, 1, 40), silence) as here:
         taken, seconds = await here.take()
         assert taken is not None
         assert taken.window_ends == trio.current_time() + 40
@@ -156,7 +157,7 @@ async def test_a_parked_session_is_taken_with_what_is_left_of_its_window(
 
 async def test_a_window_that_is_over_is_over(autojump_clock: MockClock) -> None:
     """A session past its window is not taken, although the store still has it."""
-    async with scene(SessionPlace(None, 0, None), silence) as here:
+    async with scene(SessionPlace(None, 1, 0), silence) as here:
         assert await here.take() == (None, 0)
         assert here.store.at.node is None
 
@@ -175,7 +176,7 @@ async def test_a_node_that_parks_the_session_by_itself(autojump_clock: MockClock
     async with scene(awake(), silence) as here, trio.open_nursery() as nursery:
         nursery.start_soon(here.take)
         await trio.sleep(1)
-        here.store.at = SessionPlace(None, 100, None)
+        here.store.at = SessionPlace(None, 1, 100)
         await trio.sleep(2 * LOOK_SECONDS)
         assert here.store.at.node == ME
         assert not here.store.stolen
@@ -211,7 +212,7 @@ async def test_a_busy_node_has_more_time(autojump_clock: MockClock) -> None:
         assert here.store.stolen == 1
 
 
-@pytest.mark.parametrize("place", [SessionPlace(None, 50, None), awake()])
+@pytest.mark.parametrize("place", [SessionPlace(None, 1, 50), awake()])
 async def test_a_resume_that_is_refused_disturbs_nobody(
     place: SessionPlace, autojump_clock: MockClock
 ) -> None:
@@ -227,7 +228,7 @@ async def test_a_take_that_is_cancelled_leaves_the_session_parked(
     autojump_clock: MockClock,
 ) -> None:
     """A client that vanishes meanwhile leaves no session that a node has and nobody uses."""
-    async with scene(SessionPlace(None, 50, None), silence) as here:
+    async with scene(SessionPlace(None, 1, 50), silence) as here:
         outcomes = set[bool]()
         for checkpoints in range(12):
             async with trio.open_nursery() as nursery:
@@ -239,5 +240,5 @@ async def test_a_take_that_is_cancelled_leaves_the_session_parked(
             await wait_all_tasks_blocked()
             assert (here.store.at.node == ME) == done
             outcomes.add(done)
-            here.store.at = SessionPlace(None, 50, None)
+            here.store.at = SessionPlace(None, 1, 50)
         assert outcomes == {True, False}

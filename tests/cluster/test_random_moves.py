@@ -120,6 +120,7 @@ def test_a_session_moves_at_random(route: list[Move]) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1_800)
 @settings(max_examples=150, phases=[Phase.generate])
 @given(route=st.lists(moves, min_size=8, max_size=30))
 def test_a_session_moves_at_random_for_long(route: list[Move]) -> None:

@@ -9,9 +9,11 @@ import trio
 
 from arcp_trio import PostgresStore
 from arcp_trio.runtime.cluster.obeying import Obeyer
+from arcp_trio.runtime.session.sessions import Sessions
 from arcp_trio.store.writes import AppendLog, Write
 from tests.cluster.counting import counted, counting_nodes, read
 from tests.inside import awake_sessions
+from tests.metrics import scrape
 from tests.reading import close_code
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
@@ -83,6 +85,8 @@ async def test_a_node_that_stands_still_with_numbers_that_are_not_stored(
         rest = await read(again, job)
         assert counted(seen, job) + counted(rest, job) == list(range(60))
         assert stale == list(range(10, 10 + len(stale)))
+        assert scrape(there.runtime)("sessions_moved_total", how="stolen") == 1
+        assert scrape(here.runtime)("refused_writes_total") >= 1
         assert not awake_sessions(here.runtime)
 
 
@@ -105,3 +109,26 @@ async def test_a_client_comes_back_to_a_node_that_did_not_notice(
         assert await close_code(peer) == 1000
         seen += await read(back, job)
         assert counted(seen, job) == list(range(60))
+
+
+async def test_a_node_that_is_asked_too_late(
+    monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    """A session that has left and come back in the meantime is not let go of once more."""
+    begun, may_obey = trio.Event(), trio.Event()
+    let_go = Sessions.let_go
+
+    async def slowly(sessions: Sessions, session_id: str, moves: int) -> None:
+        begun.set()
+        await may_obey.wait()
+        await let_go(sessions, session_id, moves)
+
+    monkeypatch.setattr(Sessions, "let_go", slowly)
+    async with counting_nodes(database) as (here, there):
+        peer = await here.welcomed()
+        away = await there.welcomed(resume=peer.resume_from())
+        await begun.wait()
+        back = await here.welcomed(resume=away.resume_from())
+        may_obey.set()
+        job = (await back.submit("count", [60, 0.01]))["job_id"]
+        assert counted(await read(back, job), job) == list(range(60))

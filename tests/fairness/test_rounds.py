@@ -14,11 +14,11 @@ from arcp_trio.rounds import Rounds
 
 
 class Counter:
-    """Something that serves one at a time, a second each, and notes whom."""
+    """Something that serves a few at a time, a second each, and notes whom."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: int = 1) -> None:
         self.served: list[str] = []
-        self._rounds = Rounds()
+        self._rounds = Rounds(places=places)
 
     async def ask(self, principal: str, *, urgent: bool = False) -> None:
         """Be served."""
@@ -114,3 +114,18 @@ async def test_a_rest_is_as_long_as_the_work(autojump_clock: MockClock) -> None:
             pass
         ended = trio.current_time()
     assert trio.current_time() - ended >= work_seconds
+
+
+async def test_a_principal_has_one_of_several_places(autojump_clock: MockClock) -> None:
+    """Where several can be served at a time, others have the places that one asks for."""
+    counter = Counter(places=2)
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for each in "aaaab":
+            nursery.start_soon(counter.ask, each)
+            await wait_all_tasks_blocked()
+        with trio.move_on_after(0.5):
+            await counter.ask("a")
+        nursery.start_soon(counter.ask, "c")
+    assert (sorted(counter.served[:2]), counter.served[-2:]) == (["a", "b"], ["a", "a"])
+    assert trio.current_time() - began == 4

@@ -12,13 +12,14 @@ from arcp_trio import DuplicateKey, JobNotFound
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from tests.flow.observing import Scene, listing, open_scene, settled, subscribe
+from tests.flow.support import read_to
 from tests.stage import BOB, OPERATOR
 from tests.store.engines import EACH_ENGINE, ENGINES, Engine
 
 OF_THE_RUN: Final = re.compile(
     r"[0-9A-HJKMNP-TV-Z]{26}"  # ids
     r"|\b[0-9a-f]{32}\b"  # traces
-    r"|\d{4}-\d\d-\d\dT[0-9:.]+Z"  # times
+    r"|(?P<time>\d{4}-\d\d-\d\dT[0-9:.]+Z)"
     r'|(?<="resume_token":")[^"]+'
     r'|(?<="next_cursor":")[^"]+'
 )
@@ -50,13 +51,11 @@ class Story:
 
     def told(self) -> list[str]:
         """Return the frames; ids, times and tokens have names in the order of their coming."""
-        return [self._plain(msgspec.json.encode(frame).decode()) for frame in self._frames]
-
-    def _plain(self, text: str) -> str:
-        return OF_THE_RUN.sub(self._name, text)
+        texts = [msgspec.json.encode(frame).decode() for frame in self._frames]
+        return [OF_THE_RUN.sub(self._name, text) for text in texts]
 
     def _name(self, found: re.Match[str]) -> str:
-        if found[0][:2] == "20" and "T" in found[0]:
+        if found["time"]:
             return "a time"  # two of them may be equal in one run and not in another
         return self._names.setdefault(found[0], f"name {len(self._names)}")
 
@@ -69,12 +68,15 @@ async def tell(scene: Scene) -> list[str]:
     job = await owner.submit("teller", 1, lease_request=budget, idempotency_key="k")
     job_id = job["job_id"]
     await scene.say(job_id, 3)
+    await read_to(owner, 3)
     # Another session of the principal, by history, by a number, and by the key.
     second = await story.client()
     await subscribe(second, job_id, history=True, from_event_seq=1)
+    await read_to(second, 2)
     assert (await second.submit("teller", 1, lease_request=budget, idempotency_key="k"))[
         "job_id"
     ] == job_id
+    await read_to(second, 5)
     with pytest.raises(DuplicateKey):
         await second.submit("teller", 2, idempotency_key="k")
     stranger = await story.client(BOB)
@@ -87,6 +89,8 @@ async def tell(scene: Scene) -> list[str]:
     await scene.say(job_id, 5)
     owner = await story.client(resume=owner.resume_from())
     await scene.say(job_id, 1)
+    await read_to(owner, 9)
+    await read_to(second, 11)
     # Jobs of several kinds, and pages of them.
     echoed = await owner.submit("echo", {"a": [1, None]})
     await owner.until_terminal(echoed["job_id"])

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import InternalError, JobContext, MemoryStore
+from arcp_trio import InternalError, JobContext, MemoryStore, PostgresStore
 from arcp_trio.store.interface import Store
 from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.testing import Peer
@@ -19,6 +19,7 @@ from tests.flow.observing import Scene, open_scene, said, settled, subscribe, wa
 from tests.inside import count_hints, hints, unsent_bytes, watching_sessions
 from tests.reading import next_unrecorded, until_end
 from tests.stage import BOB
+from tests.store import databases
 from tests.store.engines import row_counts
 
 
@@ -147,6 +148,8 @@ async def journal_size(store: Store) -> int:
     await store.flushed()
     if isinstance(store, SqliteStore):
         return (await store._read(row_counts))["journal"]
+    if isinstance(store, PostgresStore):
+        return (await store.read(databases.row_counts))["journal"]
     assert isinstance(store, MemoryStore)
     return sum(len(journal.entries) for journal in store._tables.journals.values())
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from arcp_trio import MemoryStore
+from arcp_trio import MemoryStore, PostgresStore
 from arcp_trio.store.interface import Store
 from arcp_trio.store.sqlite import SqliteStore
 from tests.durability.stores import crash
 from tests.flow.observing import Scene, open_scene, said, settled, subscribe, watched
 from tests.reading import numbers, until_end
+from tests.store import databases
 
 # -- drop and resume
 
@@ -96,6 +97,9 @@ def successor(store: Store, folder: Path) -> Generator[Store]:
     """Provide the store that another process finds if this one is killed now."""
     if isinstance(store, MemoryStore):
         yield crash(store)
+    elif isinstance(store, PostgresStore):
+        with databases.copy(store._membership.address.conninfo) as url:
+            yield PostgresStore(url, node=store.shared.name, synchronous=False)
     else:
         assert isinstance(store, SqliteStore)
         shutil.copytree(store.path.parent, folder)

@@ -49,6 +49,35 @@ def empty_store() -> Generator[str]:
         _free.append(url)
 
 
+@contextmanager
+def copy(url: str) -> Generator[str]:
+    """Provide the URL of a copy of a store, as another start finds it after a kill."""
+    with empty_store() as copied, psycopg.connect(url) as source, psycopg.connect(copied) as target:
+        source.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        target.execute("SET session_replication_role = replica")
+        for name in set(_tables(source)) - {"schema"}:
+            table = sql.Identifier(SCHEMA, name)
+            with (
+                source.cursor().copy(sql.SQL("COPY {} TO STDOUT").format(table)) as read,
+                target.cursor().copy(sql.SQL("COPY {} FROM STDIN").format(table)) as written,
+            ):
+                for piece in read:
+                    written.write(piece)
+        numbered = target.execute(
+            "SELECT table_name, column_name FROM information_schema.columns"
+            " WHERE table_schema = %s AND is_identity = 'YES'",
+            (SCHEMA,),
+        )
+        last = "SELECT setval(pg_get_serial_sequence(%s, %s), coalesce(max({}), 0) + 1) FROM {}"
+        for name, column in numbered.fetchall():
+            target.execute(
+                sql.SQL(last).format(sql.Identifier(column), sql.Identifier(SCHEMA, name)),
+                (f"{SCHEMA}.{name}", column),
+            )
+        target.commit()
+        yield copied
+
+
 def _make() -> str:
     url = _made.enter_context(fresh_database())
     with psycopg.connect(url) as db:

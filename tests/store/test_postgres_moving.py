@@ -17,6 +17,7 @@ from arcp_trio.store.shared import Shared, UntoldJob
 from arcp_trio.store.writes import (
     AcceptJob,
     AppendLog,
+    Expire,
     PutSession,
     ReleaseSession,
     RotateToken,
@@ -213,3 +214,16 @@ async def test_a_session_that_two_nodes_write_is_found_out(
     defects.write_sessions_of_other_nodes(monkeypatch)
     with pytest.raises(AssertionError, match="has 1 where 2 is due"):
         await number_at_two_nodes(database)
+
+
+async def test_of_too_many_parked_sessions_the_oldest_go(database: str) -> None:
+    """A principal keeps the sessions that were parked last, of whichever node they were."""
+    async with stores(database) as (first, second):
+        for n in range(1, 5):
+            store = (first, second)[n % 2]
+            await stored(store, PutSession(session_row(f"S{n}", token=b"%d" % n)))
+            await stored(store, ReleaseSession(f"S{n}", 100))
+        await stored(first, Expire(0, 0, 0, parked_sessions=2))
+        places = {name: await shared(second).place(name) for name in ("S", "S1", "S2", "S3", "S4")}
+        left = {name for name, place in places.items() if place is not None and not place.over}
+        assert left == {"S", "S3", "S4"}, "a session that is awake does not count"

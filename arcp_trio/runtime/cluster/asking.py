@@ -75,18 +75,19 @@ class Asker:
             log.warning("node of a job does not answer", extra=facts)
             told(InternalError("the node that runs the job does not answer: try again later"))
 
-    async def ask_to_release(self, session_id: str) -> bool:
+    async def ask_to_release(self, session_id: str, moves: int) -> bool:
         """Ask the node that has a session awake to let go of it; return whether it has.
 
-        There is no answer from a node that is dead, or that stands still. A cancel takes the
-        command back: by the time that node reads it, the session may have come back to it.
+        It lets go of what has moved so often; if the session has moved on, and come back even, the
+        command has come too late, and does nothing. There is no answer from a node that is dead, or
+        that stands still.
         """
         released: list[bool] = []
 
         def told(answer: Obeyed | ArcpError) -> None:
             released.append(not isinstance(answer, Exception))
 
-        await self._exchange(RELEASE, session_id, b"", told, taken_back=True)
+        await self._exchange(RELEASE, session_id, b"%d" % moves, told, taken_back=True)
         return released[0]
 
     async def _exchange(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from arcp_trio.runtime.metrics import Move
 from arcp_trio.runtime.session.parking import Parking, Unparked
 from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.tasks import first_of
@@ -49,7 +50,7 @@ class SharedParking(Parking):
         jobs: Jobs,
         moves: Moves,
         me: int,
-        ask_to_release: Callable[[str], Awaitable[bool]],
+        ask_to_release: Callable[[str, int], Awaitable[bool]],
     ) -> None:
         """Take sessions for node `me`.
 
@@ -114,6 +115,7 @@ class SharedParking(Parking):
         Raises:
             InternalError: other nodes are after it, too.
         """
+        how = Move.TAKEN
         for _ in range(TRIES):
             place = await self._moves.place(session_id)
             if place is None or place.over:
@@ -123,38 +125,39 @@ class SharedParking(Parking):
             elif place.node == self._me:
                 await self._core.store.flushed()  # its release is on its way
                 mine = False
+            elif await self._released(session_id, place.node, place):
+                how = Move.RELEASED
+                continue  # it is parked now, for anyone to take
             else:
-                mine = await self._take_from(place.node, place, session_id)
+                how, mine = Move.STOLEN, await self._moves.steal(session_id, place.node)
             if mine:
+                self._note(session_id, how, place)
                 return place
             await trio.sleep(LOOK_SECONDS)
         raise InternalError("the session is being resumed elsewhere: try again")
+
+    def _note(self, session_id: str, how: Move, place: SessionPlace) -> None:
+        self._core.metrics.sessions_moved[how] += 1
+        level = logging.WARNING if how is Move.STOLEN else logging.INFO
+        moved = {"session_id": session_id, "how": how, "from_node": place.node}
+        log.log(level, "session moved here", extra=moved)
 
     async def _take_parked(self, session_id: str) -> bool:
         group = self._core.store.put(TakeSession(session_id))
         await group.committed()
         return session_id not in group.refused
 
-    async def _take_from(self, node: int, place: SessionPlace, session_id: str) -> bool:
-        """Have a node let go of its session, or else steal it; return whether it was stolen."""
-        if self._silent.get(node, -1) != place.beats and await self._released(
-            node, place, session_id
-        ):
-            return False  # it is parked now, for anyone to take
-        stolen = await self._moves.steal(session_id, node)
-        if stolen:
-            log.warning("session stolen", extra={"session_id": session_id, "from_node": node})
-        return stolen
-
-    async def _released(self, node: int, place: SessionPlace, session_id: str) -> bool:
+    async def _released(self, session_id: str, node: int, place: SessionPlace) -> bool:
         """Ask a node to let go of a session; return whether it has within its time."""
+        if self._silent.get(node, -1) == place.beats:
+            return False
         answers: list[bool] = []
 
         async def ask() -> None:
-            answers.append(await self._ask_to_release(session_id))
+            answers.append(await self._ask_to_release(session_id, place.moves))
 
         # It may be about to park the session by itself, and then finds no command.
-        look = partial(self._let_go, node, session_id)
+        look = partial(self._moved_on, session_id, place.moves)
         with trio.move_on_after(self._core.limits.release_seconds) as patience:
             await first_of(ask, look)
         if patience.cancelled_caught:
@@ -166,10 +169,10 @@ class SharedParking(Parking):
                 await look()
         return not patience.cancelled_caught
 
-    async def _let_go(self, node: int, session_id: str) -> None:
-        """Wait until a session is not that node's any longer."""
+    async def _moved_on(self, session_id: str, moves: int) -> None:
+        """Wait until a session is not where it was when it had moved so often."""
         while True:
             place = await self._moves.place(session_id)
-            if place is None or place.node != node:
+            if place is None or place.node is None or place.moves != moves:
                 return
             await trio.sleep(LOOK_SECONDS)

@@ -75,6 +75,7 @@ class NewJob(msgspec.Struct, frozen=True):
 
     def _withdraw(self) -> None:
         """Give up the job, which the store has refused."""
+        self.job.core.metrics.refused_writes += 1
         _drop_claim(self.job, self.key)
         if self.job.outcome is None:  # else its end is on its way, which will be refused as well
             _give_up(self.job)

@@ -87,6 +87,7 @@ class Publisher:
         session = self._session
         session.acceptances_logged(told)
         if session.id in group.refused:
+            self._metrics.refused_writes += 1
             session.went_elsewhere()  # what has its numbers now is for another runtime to say
         else:
             self._stored_seq = top

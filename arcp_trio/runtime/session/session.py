@@ -62,6 +62,8 @@ class Session:
         """On Trio's clock: when the session stops being resumable, unless it is attached before."""
         self.lost: str | None = None
         """Why the session cannot go on, if so: it is dropped rather than parked."""
+        self.moves = row.moves
+        """How often a node has taken it."""
         self.elsewhere = False
         """Another runtime has it, or is to have it: no connection is attached here any more."""
         self.line = Line(self.outbox)

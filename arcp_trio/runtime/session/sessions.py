@@ -119,15 +119,19 @@ class Sessions:
         while self._awake.get(session.id) is session:
             await self._one_parts.wait()
 
-    async def let_go(self, session_id: str) -> None:
-        """Park a session that another node asks for.
+    async def let_go(self, session_id: str, moves: int) -> None:
+        """Park a session that another node asks for, if it has moved so often.
+
+        If it has moved on since, and come back even, the other node asks no longer.
 
         Raises:
             InternalError: it is busy, and is parked a little later.
         """
         with trio.move_on_after(self._core.limits.release_seconds / 2):
-            while (session := await self._awake_or_none(session_id)) is not None:
+            session = await self._awake_or_none(session_id)
+            if session is not None and session.moves == moves:
                 await self._end(session)
+                await self._awake_or_none(session_id)
             return
         raise InternalError("the session is busy")
 
@@ -224,6 +228,7 @@ class Sessions:
                     forgotten=self.jobs.take_forgotten(wall - SWEEP_SECONDS),
                     bytes_each=core.limits.stored_bytes_per_principal,
                     bytes_total=core.limits.stored_bytes_total,
+                    parked_sessions=core.limits.parked_sessions_per_principal,
                 )
             )
             with trio.move_on_at(min(next_window, trio.current_time() + SWEEP_SECONDS)):

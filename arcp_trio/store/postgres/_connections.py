@@ -22,6 +22,7 @@ from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
 from arcp_trio.store.postgres._address import DatabaseAddress
 from arcp_trio.store.postgres._errors import FENCED, store_errors
 from arcp_trio.store.postgres._schema import Database
+from arcp_trio.store.postgres._texts import take_any_text
 
 _T = TypeVar("_T")
 
@@ -193,6 +194,7 @@ def connect(membership: Membership) -> Database:
     db: Database = psycopg.connect(conninfo, autocommit=True, prepare_threshold=0)
     try:
         db.adapters.register_dumper(int, Int8BinaryDumper)
+        take_any_text(db)
         set_up(db, membership)
         if membership.node:
             db.execute("SELECT member(%s)", (membership.node,))

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.postgres._rows import JOB_COLUMNS, job_of
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.records import JobRow, Status
+
+_AGENTS: Final = """WITH RECURSIVE known (agent) AS (
+        SELECT min(agent) FROM job WHERE NOT expired AND principal = %s
+        UNION ALL
+        SELECT (SELECT min(agent) FROM job
+            WHERE NOT expired AND principal = %s AND agent > known.agent)
+        FROM known WHERE agent IS NOT NULL
+    ) SELECT agent FROM known WHERE split_part(agent, '@', 1) = %s"""
+"""A principal's agents of one name; each agent is one step in the index."""
 
 
 def jobs(db: Database, query: JobQuery) -> Sequence[JobRow]:
@@ -23,6 +33,9 @@ def jobs(db: Database, query: JobQuery) -> Sequence[JobRow]:
     if (agent := query.agent) is not None and "@" in agent:
         terms.append("agent = %s")
         values.append(agent)
+    elif agent is not None and query.principal is not None:
+        terms.append(f"agent = ANY(ARRAY({_AGENTS}))")
+        values += [query.principal, query.principal, agent]
     elif agent is not None:
         terms.append("split_part(agent, '@', 1) = %s")
         values.append(agent)

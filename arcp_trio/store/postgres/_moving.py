@@ -18,11 +18,11 @@ TERMINATE_MILLISECONDS: Final = 2_000
 """How long to wait for the end of a connection."""
 
 _PLACE: Final = """
-    SELECT session.node, extract(epoch FROM parked_until - now())::float8, beats
+    SELECT session.node, moves, extract(epoch FROM parked_until - now())::float8, beats
     FROM session LEFT JOIN beat USING (node) WHERE session_id = %s"""
 
 _STEAL: Final = """
-    UPDATE session SET node = %(me)s, parked_until = NULL
+    UPDATE session SET node = %(me)s, parked_until = NULL, moves = moves + 1
     WHERE session_id = %(session_id)s AND node = %(node)s"""
 
 # Those that do nothing hold no lock.

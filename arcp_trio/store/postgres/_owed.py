@@ -1,4 +1,4 @@
-"""What a session is owed: entries of many journals, merged, by one statement."""
+"""What a session is owed: entries of many journals, merged, most often by one statement."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final
+
+import attrs
 
 from arcp_trio.store.interface import JournalTrimmed, Owed
 from arcp_trio.store.packing import unpack_entries
@@ -17,7 +19,7 @@ _ROWS: Final = 64
 """Rows of all journals that are read at a time."""
 
 # Rows whose turn comes only after `size` bytes are told without their entries.
-_STATEMENT: Final = f"""
+_STATEMENT: Final = b"""
     SELECT job_id, trimmed, cursor, first_index, last_index, first_ordinal,
         CASE WHEN before < %(size)s THEN entries END
     FROM (
@@ -29,41 +31,61 @@ _STATEMENT: Final = f"""
             LEFT JOIN LATERAL (
                 SELECT first_index, last_index, first_ordinal, entries FROM journal
                 WHERE journal.jid = retained.jid AND last_index >= cursor
-                ORDER BY last_index LIMIT {JOURNAL_PAGE}
+                ORDER BY last_index LIMIT %(page)s
             ) AS piece ON true
             WHERE first_ordinal IS NOT NULL OR base IS NULL OR cursor < base
             ORDER BY trimmed DESC, first_ordinal LIMIT %(rows)s
         ) AS found
-    ) AS sized ORDER BY trimmed DESC, first_ordinal""".encode()  # noqa: S608
+    ) AS sized ORDER BY trimmed DESC, first_ordinal"""
+
+
+@attrs.frozen
+class _Piece:
+    """Entries of some journals, in their order."""
+
+    found: list[Owed]
+    whole: bool
+    """Nothing of the journals comes after them."""
 
 
 def owed(db: Database, cursors: Mapping[str, int], entries: int, size: int) -> Sequence[Owed]:
     """Read the first entries at or after `cursors`; see `Reads.owed`."""
-    read_rows, read_size = _ROWS, max(size, 1)
-    while cursors:
-        rows = db.execute(
-            _STATEMENT,
-            {
-                "jobs": [*cursors],
-                "cursors": [*cursors.values()],
-                "size": read_size,
-                "rows": read_rows,
-            },
-            binary=True,
-        ).fetchall()
-        if rows and rows[0][1]:
-            raise JournalTrimmed(rows[0][0])
-        found = _merged(rows, more=len(rows) == read_rows)
-        if found or not rows:
-            return _fitting(found[:entries], size)
-        # All that was read comes after something that was not.
-        read_rows, read_size = 4 * read_rows, 4 * read_size
-    return []
+    found: list[Owed] = []
+    places, rows, room = dict(cursors), _ROWS, max(size, 1)
+    while places and len(found) < entries and room > 0:
+        try:
+            piece = _read(db, places, rows, room)
+        except JournalTrimmed:
+            if not found:
+                raise
+            break  # what comes before is good; the next call meets the gap first
+        found += piece.found
+        if piece.whole:
+            break
+        if piece.found:
+            room -= sum(len(entry.tail) for _, entry in piece.found)
+            places |= {job_id: entry.index + 1 for job_id, entry in piece.found}
+        else:  # all that was read comes after something that was not
+            rows, room = 4 * rows, 4 * room
+    return _fitting(found[:entries], size)
 
 
-def _merged(rows: Sequence[tuple[Any, ...]], *, more: bool) -> list[Owed]:
-    """Return the entries that come before all that was not read, in their order."""
-    end: float = rows[-1][5] if more else math.inf
+def _read(db: Database, cursors: Mapping[str, int], most: int, size: int) -> _Piece:
+    page = max(JOURNAL_PAGE, most // len(cursors))
+    rows = db.execute(
+        _STATEMENT,
+        {
+            "jobs": [*cursors],
+            "cursors": [*cursors.values()],
+            "size": size,
+            "page": page,
+            "rows": most,
+        },
+        binary=True,
+    ).fetchall()
+    if rows and rows[0][1]:
+        raise JournalTrimmed(rows[0][0])
+    end: float = rows[-1][5] if len(rows) == most else math.inf
     found: list[Owed] = []
     read: Counter[str] = Counter()
     for job_id, _, cursor, first_index, _, first_ordinal, packed in rows:
@@ -75,9 +97,13 @@ def _merged(rows: Sequence[tuple[Any, ...]], *, more: bool) -> list[Owed]:
             (job_id, entry) for entry in islice(unpack_entries(first_index, packed), skipped, None)
         ]
         read[job_id] += 1
-        if read[job_id] == JOURNAL_PAGE:
+        if read[job_id] == page:
             end = min(end, found[-1][1].ordinal + 1)
-    return sorted((each for each in found if each[1].ordinal < end), key=_ordinal)
+    # What was not read may begin at `end`.
+    return _Piece(
+        sorted((each for each in found if each[1].ordinal < end), key=_ordinal),
+        whole=end == math.inf,
+    )
 
 
 def _ordinal(owed: Owed) -> int:

@@ -51,6 +51,22 @@ def expire(write: Expire, db: Database) -> None:
         (write.now,),
     )
     db.execute("UPDATE key SET due = NULL WHERE due <= %s", (write.now,))
+    if write.parked_sessions is not None:
+        _end_windows(db, write.parked_sessions)
+
+
+def _end_windows(db: Database, most_each: int) -> None:
+    """End the windows of the sessions that were parked first, of principals with too many."""
+    db.execute(
+        """UPDATE session SET parked_until = now() WHERE node IS NULL AND sid IN (
+            SELECT sid FROM (SELECT sid, row_number() OVER (
+                PARTITION BY principal ORDER BY parked_until DESC, sid DESC) AS place
+                FROM session WHERE node IS NULL AND principal IN (
+                    SELECT principal FROM session WHERE node IS NULL
+                    GROUP BY principal HAVING count(*) > %s)
+            ) AS parked WHERE place > %s)""",
+        (most_each, most_each),
+    )
 
 
 def alone(db: Database, work: int) -> bool:

@@ -135,7 +135,7 @@ def session(db: Database, session_id: str) -> SessionRow | None:
     row = db.execute(
         """SELECT principal, features, dialect, top, floor, rows, acked, log_bytes,
             ARRAY(SELECT digest FROM token WHERE token.sid = session.sid ORDER BY place),
-            watched.job_ids, watched.cursors, watched.observed
+            watched.job_ids, watched.cursors, watched.observed, moves
         FROM session LEFT JOIN LATERAL (
             SELECT array_agg(job_id ORDER BY job_id) AS job_ids,
                 array_agg(cursor ORDER BY job_id) AS cursors,
@@ -162,6 +162,7 @@ def session(db: Database, session_id: str) -> SessionRow | None:
         log_rows=row[5],
         acked=row[6],
         log_bytes=row[7],
+        moves=row[12],
         watches=dict(zip(job_ids, row[10] or [], strict=True)),
         observed=frozenset(
             job_id for job_id, observed in zip(job_ids, row[11] or [], strict=True) if observed

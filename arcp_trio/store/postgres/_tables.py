@@ -58,7 +58,8 @@ _NODES: Final = (
     "CREATE UNIQUE INDEX command_of_asker ON command (asker, number)",
 )
 
-# - session: parked if `node` is NULL. One that is `closed` comes back no more; its jobs go on.
+# - session: parked if `node` is NULL. `moves` is how often a node has taken it. One that is
+#   `closed` comes back no more; its jobs go on.
 # - watch, token: they go with their session. A job's acceptance begins watches for the sessions
 #   that watch its parent, wherever these are.
 # - log: which numbers of a session went to which entries, packed, a batch in each row.
@@ -75,6 +76,7 @@ _SESSIONS: Final = (
         acked boolean NOT NULL,
         log_bytes bigint NOT NULL,
         closed boolean NOT NULL DEFAULT false,
+        moves bigint NOT NULL DEFAULT 0,
         node bigint,
         parked_until timestamptz
     ) WITH (fillfactor = 50)""",
@@ -118,6 +120,7 @@ _SESSIONS: Final = (
 # - journal_waste, log_waste: rows of these two are deleted in the background.
 # - numbering: the numbers that a job's first session gave to its entries, moved here from the
 #   batches of the log that are deleted.
+# - memo: an index has no room for a long key, so it has 128 bits of hashes.
 # - said: indexes and digests, packed, of deleted entries that a durable job is not to say again.
 _JOBS: Final = (
     """CREATE TABLE job (
@@ -204,9 +207,10 @@ _JOBS: Final = (
         key text NOT NULL,
         kind text NOT NULL,
         first_index bigint NOT NULL,
-        value bytea NOT NULL,
-        UNIQUE (jid, key)
+        value bytea NOT NULL
     )""",
+    """CREATE UNIQUE INDEX memo_of_job ON memo
+        (jid, hashtextextended(key, 0), hashtextextended(key, 1))""",
     """CREATE TABLE said (
         jid bigint NOT NULL,
         last_index bigint NOT NULL,

@@ -11,7 +11,7 @@ from psycopg import Cursor
 
 from arcp_trio.store.postgres import _commands, _keys
 from arcp_trio.store.postgres._schema import Database
-from arcp_trio.store.postgres._statements import Statement, execute, text
+from arcp_trio.store.postgres._statements import Statement, execute
 from arcp_trio.store.postgres._writing_jobs import JobWrites
 from arcp_trio.store.postgres._writing_sessions import SessionWrites
 from arcp_trio.store.writes import (
@@ -181,13 +181,17 @@ class GroupPipeline:
         """Send the statements for what was gathered."""
         sessions, jobs = self._sessions, self._jobs
         self._wanted |= sessions.ids() | jobs.ids()
-        self._granted += [self._execute(each) for each in sessions.beginning()][-1:]
+        for statement in sessions.beginning():
+            self._execute(statement)
         # In the order of their keys, so that no two groups wait for each other.
         claims = sorted(self._claims, key=lambda claim: (claim.principal, claim.key))
         self._granted += map(self._claim, claims)
         self._execute(jobs.sessions())
         self._granted.append(self._execute(jobs.acceptances()))
-        for statement in (*jobs.rest(), *sessions.rest()):
+        for statement in jobs.rest():
+            self._execute(statement)
+        self._granted.append(sessions.change(self._db, self._me))
+        for statement in sessions.rest():
             self._execute(statement)
         for follows, query in ((True, _FOLLOW), (False, _UNFOLLOW)):
             names = [(job_id,) for job_id, each in self._follows.items() if each is follows]
@@ -201,7 +205,7 @@ class GroupPipeline:
         return execute(self._db, statement, self._me)
 
     def _claim(self, write: ClaimKey | DropClaim) -> _Rows | None:
-        values = {"me": self._me, **msgspec.structs.asdict(write), "key": text(write.key)}
+        values = {"me": self._me, **msgspec.structs.asdict(write)}
         if isinstance(write, ClaimKey):
             self._wanted.add(write.job_id)
             return self._db.execute(_keys.CLAIM, values)

@@ -10,7 +10,7 @@ import msgspec
 
 from arcp_trio.store.memos import Durability, Memo
 from arcp_trio.store.packing import journal_rows, pack_entries
-from arcp_trio.store.postgres._statements import Statement, text
+from arcp_trio.store.postgres._statements import Statement
 from arcp_trio.store.records import CredentialRow, Entry, KeyRow
 from arcp_trio.store.writes import (
     AcceptJob,
@@ -36,7 +36,10 @@ _LOCK_SESSIONS: Final = """
 # A key that another node has taken is left alone, and its job is not inserted; nor is the job of a
 # session that another node has. A key that has expired is taken once its job is gone.
 _ACCEPT: Final = """
-    WITH asked AS MATERIALIZED (
+    WITH locked AS MATERIALIZED (
+        SELECT sid, session_id, node FROM session WHERE session_id = ANY(%(3)b::text[])
+        ORDER BY session_id FOR NO KEY UPDATE
+    ), asked AS MATERIALIZED (
         SELECT c.*, s.sid, p.jid AS parent_jid
         FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::text[], %(3)b::text[], %(4)b::text[],
             %(5)b::bytea[], %(6)b::text[], %(7)b::float8[], %(8)b::text[], %(9)b::float8[],
@@ -45,7 +48,7 @@ _ACCEPT: Final = """
             AS c (job_id, agent, principal, session_id, trace_id, accepted, request_id, created_at,
                 status, finished_at, length, parent, kept_by, key, fingerprint, key_accepted,
                 expires_at, place)
-        LEFT JOIN session AS s ON s.session_id = c.session_id
+        LEFT JOIN locked AS s ON s.session_id = c.session_id
         LEFT JOIN job AS p ON p.job_id = c.parent
         WHERE c.parent IS NOT NULL OR s.sid IS NULL OR s.node = %(me)b
     ), taken AS (
@@ -154,7 +157,8 @@ _MEMO: Final = """
     FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::text[], %(3)b::bigint[], %(4)b::bytea[])
         WITH ORDINALITY AS c (job_id, key, kind, first_index, value, place)
     JOIN job AS j ON j.job_id = c.job_id AND j.node = %(me)b ORDER BY c.place
-    ON CONFLICT (jid, key) DO UPDATE SET kind = excluded.kind, value = excluded.value"""
+    ON CONFLICT (jid, hashtextextended(key, 0), hashtextextended(key, 1))
+    DO UPDATE SET kind = excluded.kind, value = excluded.value"""
 
 _RUN: Final = """
     UPDATE durable AS d SET run = c.run, fruitless_runs = c.fruitless_runs
@@ -314,7 +318,7 @@ class JobWrites:
         yield _START, [each for each in self._starts.items() if each[0] not in self._ends]
         yield (
             _CANCEL,
-            [(each.job_id, text(each.reason), each.stopped_by) for each in self._cancels.values()],
+            [(each.job_id, each.reason, each.stopped_by) for each in self._cancels.values()],
         )
         yield _SPEND, [(each.job_id, each.budget, each.spent) for each in self._spends.values()]
         yield _QUESTIONS, list(self._questions.items())
@@ -375,7 +379,7 @@ def _acceptance(write: AcceptJob) -> tuple[object, ...]:
         row.length,
         write.parent,
         write.parent if write.kept else None,
-        None if key is None else text(key.key),
+        None if key is None else key.key,
         None if key is None else key.fingerprint,
         None if key is None else key.accepted,
         None if key is None else key.expires_at,
@@ -407,5 +411,5 @@ def _end(write: FinishJob, started_at: float | None) -> tuple[object, ...]:
         write.budget,
         write.error,
         write.spent,
-        text(write.last_event),
+        write.last_event,
     )

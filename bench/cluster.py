@@ -1,0 +1,171 @@
+"""Nodes on one PostgreSQL: beside SQLite, one to three of them, a watch elsewhere, a take-over."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from arcp_trio.store.postgres.administering import make_schema
+from bench.client import Client, arrivals
+from bench.figures import Extent, Figure, percentiles, stopwatch
+from bench.peers import DURABLE, TOKENS, Server
+from bench.round_trips import run_jobs
+from bench.streaming import MESSAGE_CHARACTERS, stream
+from tests.postgres import own_server
+
+NODES: Final = (1, 2, 3)
+CROWD: Final = 16
+"""Sessions that stream at once, in all."""
+EVENTS: Final = 20_000
+"""Events of each of them."""
+TRIPS: Final = 2_000
+TICKS: Final = 1_000
+TICK_SECONDS: Final = 0.01
+JOBS: Final = 1_000
+"""Jobs that a node has when it is killed."""
+_LEAD_SECONDS: Final = 1.0
+_SENT: Final = b'"sent '
+
+
+class _Node(Server):
+    """A node on a database."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(DURABLE, folder)
+        self._name = name
+
+    def kill(self) -> None:
+        """Kill the process."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def _store(self) -> tuple[str, ...]:
+        return (f"--node={self._name}",)
+
+
+def cluster(server: Server, extent: Extent) -> Sequence[Figure]:
+    """Measure the server, which is on SQLite, and then nodes on PostgreSQL."""
+    figures = [*_one_server("on SQLite", server, extent)]
+    server.stop()
+    for count in NODES:
+        with _nodes(server.folder, count) as nodes:
+            if count == 1:
+                figures += _one_server("on PostgreSQL", nodes[0], extent)
+            figures.append(_crowd(nodes, extent))
+            if count == 2:
+                figures += _watch(nodes, extent)
+                figures.append(_take_over(nodes, extent))
+    return figures
+
+
+@contextmanager
+def _nodes(folder: Path, count: int) -> Generator[list[_Node]]:
+    """Run nodes on a PostgreSQL of their own, which syncs as one in use does."""
+    with own_server() as database, ExitStack() as stack:
+        database.start(fsync="on", full_page_writes="on", shared_buffers="128MB")
+        make_schema(database.url(), None)
+        os.environ["ARCP_STORE"] = database.url()
+        stack.callback(os.environ.pop, "ARCP_STORE")
+        nodes = [_Node(folder, f"n{number}") for number in range(count)]
+        for node in nodes:
+            stack.callback(node.stop)
+            node.start()
+        yield nodes
+
+
+def _one_server(where: str, server: Server, extent: Extent) -> Sequence[Figure]:
+    """Measure one client's stream, and jobs that end at once."""
+    events, trips = extent.of(5 * EVENTS), extent.of(TRIPS)
+    with Client(server.url) as client:
+        stream(client, events // 10)  # warms up
+        with stopwatch(server) as watch:
+            stream(client, events)
+        seconds = run_jobs([client], trips)
+    return [
+        watch.rate(f"1 node {where}: stream", "events/s", events),
+        *percentiles(f"1 node {where}: submit to result", seconds),
+    ]
+
+
+def _crowd(nodes: Sequence[Server], extent: Extent) -> Figure:
+    """Measure many streams, at all nodes by turns."""
+    events = extent.of(EVENTS)
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(Client(nodes[n % len(nodes)].url, token=TOKENS[n % len(TOKENS)]))
+            for n in range(CROWD)
+        ]
+        with stopwatch() as watch:
+            for client in clients:
+                client.submit("chatty", {"n": events, "size": MESSAGE_CHARACTERS})
+            waiting = len(clients)
+            for _, frames in arrivals(clients):
+                waiting -= sum(b'"job.result"' in frame for frame in frames)
+                if not waiting:
+                    break
+    nodes_in_words = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"
+    return watch.rate(
+        f"{nodes_in_words} on PostgreSQL: {CROWD} streams", "events/s", CROWD * events
+    )
+
+
+def _watch(nodes: Sequence[Server], extent: Extent) -> Sequence[Figure]:
+    """Measure how late events are at the job's node, and at another one."""
+    ticks = extent.of(TICKS)
+    here, there = nodes
+    with (
+        Client(here.url, features=("subscribe",)) as owner,
+        Client(here.url, features=("subscribe",)) as near,
+        Client(there.url, features=("subscribe",)) as far,
+    ):
+        begin = time.monotonic() + _LEAD_SECONDS
+        owner.submit("ticker", {"n": ticks, "interval": TICK_SECONDS, "begin": begin})
+        job_id = owner.expect("job.accepted")["payload"]["job_id"]
+        for watcher in (near, far):
+            watcher.send("job.subscribe", {"job_id": job_id, "history": True})
+            watcher.expect("job.subscribed")
+        waits: dict[Client, list[float]] = {near: [], far: []}
+        for client, frames in arrivals([near, far]):
+            now = time.monotonic()
+            for frame in frames:
+                at = frame.find(_SENT)
+                if at >= 0:
+                    waits[client].append(now - float(frame[at + len(_SENT) :].split()[0]))
+            if all(len(found) == ticks for found in waits.values()):
+                break
+    return [
+        *percentiles("watch at the job's node, after emission", waits[near]),
+        *percentiles("watch at another node, after emission", waits[far]),
+    ]
+
+
+def _take_over(nodes: Sequence[_Node], extent: Extent) -> Figure:
+    """Measure the time from the kill of a node to the last end of its jobs, at another node."""
+    jobs = extent.of(JOBS)
+    dying, other = nodes
+    names: list[str] = []
+    with ExitStack() as stack:
+        owners = [stack.enter_context(Client(dying.url, token=token)) for token in TOKENS]
+        for number in range(jobs):
+            owner = owners[number % len(owners)]
+            owner.submit("sleeper", None)
+            names.append(owner.expect("job.accepted")["payload"]["job_id"])
+        resumes = [owner.resume_from(owner.seq) for owner in owners]
+        dying.kill()
+        began = time.perf_counter()
+        again = [
+            stack.enter_context(Client(other.url, token=token, resume=resume))
+            for token, resume in zip(TOKENS, resumes, strict=True)
+        ]
+        ended: set[str] = set()
+        for _, frames in arrivals(again):
+            ended |= {json.loads(frame)["job_id"] for frame in frames if b'"job.error"' in frame}
+            if len(ended) == jobs:
+                break
+    row = f"a node with {jobs:,} jobs is killed, and declared dead after 2 s: all have ended"
+    return Figure(row, "s", time.perf_counter() - began, less_is_better=True)

@@ -1,0 +1,61 @@
+"""A cluster with clients at work, which is looked through at the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import attrs
+import trio
+
+from arcp_trio.store.postgres.administering import make_schema
+from arcp_trio.testing.background import background_tasks
+from tests.cluster.audit import audit
+from tests.cluster.client import Client
+from tests.cluster.nodes import NODE_SECONDS, Cluster, Node, cluster_over
+
+TEST_SECONDS: Final = 110.0
+
+
+@attrs.define(eq=False)
+class Stage:
+    """Nodes, and clients that come and go between them."""
+
+    cluster: Cluster
+    nursery: trio.Nursery
+
+    async def client(self, at: Node | None = None, principal: str = "alice") -> Client:
+        """Have a client attached, to a given node to begin with; later it takes what comes."""
+        ports = None if at is None else [at.port]
+        with self.cluster.balancer.only(ports):
+            client = Client(self.cluster.balancer, principal)
+            self.nursery.start_soon(client.run)
+            await client.attached()
+        return client
+
+    def others(self, node: Node) -> list[Node]:
+        """Return all nodes but one."""
+        return [other for other in self.cluster.nodes if other is not node]
+
+
+@asynccontextmanager
+async def staged(
+    database: str,
+    folder: Path,
+    *,
+    nodes: int = 3,
+    node_seconds: float = NODE_SECONDS,
+    drain: float = 1,
+    seconds: float = TEST_SECONDS,
+) -> AsyncGenerator[Stage]:
+    """Run a cluster with clients, for the time that a test may take, and audit the database."""
+    make_schema(database, None)
+    with trio.fail_after(seconds):
+        async with cluster_over(
+            database, folder, nodes=nodes, node_seconds=node_seconds, drain=drain
+        ) as cluster:
+            async with background_tasks() as nursery:
+                yield Stage(cluster, nursery)
+            audit(cluster.database)

@@ -1,0 +1,103 @@
+"""The database is slow, full, restarted, or forgets: nobody is declared dead, nothing is lost."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import psycopg
+import pytest
+import trio
+
+from tests.cluster.client import Client
+from tests.cluster.stage import Stage, staged
+from tests.postgres import own_server
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+LINES: Final = 150
+
+
+@asynccontextmanager
+async def a_job_and_a_follower(stage: Stage) -> AsyncGenerator[tuple[Client, Client, str]]:
+    """Have a job at one node and a follower at another; both see all of it after the block."""
+    client = await stage.client(stage.cluster[0])
+    other = await stage.client(stage.cluster[1])
+    job = await client.submit("count", [LINES, 0.02], "count")
+    await other.subscribe(job)
+    await other.heard(job, 10)
+    yield client, other, job
+    await client.counted(job, LINES)
+    await other.counted(job, LINES)
+    assert client.lost_sessions == other.lost_sessions == 0
+    assert all(node.running for node in stage.cluster.nodes)
+    with psycopg.connect(stage.cluster.database) as db:
+        assert not db.execute("SELECT FROM arcp.node WHERE state = 'gone'").fetchall()
+
+
+async def test_the_database_fails_in_many_ways(tmp_path: Path) -> None:
+    """Work waits while connections are cut, the disk is full, the server is down; it goes on."""
+    with own_server() as server:
+        server.start()
+        async with (
+            staged(server.url(), tmp_path, nodes=2) as stage,
+            a_job_and_a_follower(stage),
+        ):
+            await cut_connections(server.url(), times=10)
+            await fill_disk(server.url())
+            server.stop(signal.SIGQUIT)
+            await trio.sleep(0.5)
+            server.start()
+
+
+@pytest.mark.soak
+async def test_the_database_stands_still(tmp_path: Path) -> None:
+    """Nobody is declared dead by nodes that could not beat themselves."""
+    with own_server() as server:
+        server.start()
+        async with (
+            staged(server.url(), tmp_path, nodes=2, node_seconds=2) as stage,
+            a_job_and_a_follower(stage),
+        ):
+            server.pause()
+            await trio.sleep(6)
+            server.go_on()
+
+
+@pytest.mark.soak
+async def test_the_database_is_far_away(database: str, tmp_path: Path) -> None:
+    """With 200 ms to the database and back, everything takes longer, and works."""
+    async with staged(database, tmp_path, nodes=2, node_seconds=10) as stage:
+        for node in stage.cluster.nodes:
+            node.line.delay = 0.1
+        async with a_job_and_a_follower(stage):
+            pass
+
+
+async def cut_connections(database: str, times: int) -> None:
+    """End all connections of all nodes, again and again, while they are in use."""
+    with psycopg.connect(database, autocommit=True) as db:
+        for _ in range(times):
+            db.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            await trio.sleep(0.1)
+
+
+async def fill_disk(database: str) -> None:
+    """Have the server say for a moment that its disk is full."""
+    with psycopg.connect(database, autocommit=True) as db:
+        db.execute(
+            "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE 'no space left on device' USING ERRCODE = '53100'; END $$"
+        )
+        db.execute(
+            "CREATE TRIGGER full_disk BEFORE INSERT ON arcp.journal"
+            " FOR EACH STATEMENT EXECUTE FUNCTION full_disk()"
+        )
+        await trio.sleep(0.5)
+        db.execute("DROP TRIGGER full_disk ON arcp.journal")

@@ -1,0 +1,46 @@
+"""Faults of all kinds at random: nothing is lost, doubled or reordered."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.cluster.chaos import Chaos, Work
+from tests.cluster.stage import staged
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+
+async def go_through(database: str, folder: Path, seed: int, faults: int, seconds: float) -> None:
+    """Have clients work while faults are done, and check everything."""
+    async with staged(database, folder, seconds=seconds) as stage:
+        clients = [await stage.client(principal=who) for who in ("alice", "bob") for _ in range(3)]
+        chaos, work = Chaos(stage, seed), Work(clients, seed)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(work.run)
+                await chaos.run(faults)
+                work.over = True
+        except BaseException as error:
+            error.add_note(f"seed {seed}, after {work.jobs} jobs and {chaos.done}")
+            raise
+        assert work.jobs >= len(clients)
+        assert not any(client.lost_sessions for client in clients)
+
+
+async def test_some_faults(database: str, tmp_path: Path) -> None:
+    """Six clients follow jobs to their ends while nodes, lines and connections fail."""
+    await go_through(database, tmp_path, 1, faults=6, seconds=110)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+async def test_ten_thousand_faults(database: str, tmp_path: Path) -> None:
+    """The same for hours; `CLUSTER_SEED` and `CLUSTER_FAULTS` choose another run."""
+    seed = int(os.environ.get("CLUSTER_SEED") or random.randrange(1_000_000))
+    faults = int(os.environ.get("CLUSTER_FAULTS") or 10_000)
+    await go_through(database, tmp_path, seed, faults, seconds=20_000)

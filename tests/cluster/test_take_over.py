@@ -1,0 +1,111 @@
+"""A node that takes over from a dead one is itself killed or stopped, at each of its messages."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+import trio
+
+from tests.cluster.client import Client
+from tests.cluster.line import Flow, Trap
+from tests.cluster.nodes import Node
+from tests.cluster.stage import Stage, staged
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+MARK: Final = b"pg_terminate_backend"
+"""The first thing that a node sends when it takes over."""
+JOBS: Final = 10
+
+Fault = Callable[[Node, Flow], Awaitable[None]]
+
+
+async def killed(node: Node, flow: Flow) -> None:
+    """Kill the node."""
+    await node.kill()
+
+
+async def stopped(node: Node, flow: Flow) -> None:
+    """Stop the node."""
+    node.serves = False
+    node.signal(signal.SIGSTOP)
+
+
+async def cut_off(node: Node, flow: Flow) -> None:
+    """Cut this connection of the node."""
+    await flow.cut()
+
+
+async def unheard(node: Node, flow: Flow) -> None:
+    """Let nothing more arrive on this connection, in this direction."""
+    await flow.swallow()
+
+
+async def hinder(stage: Stage, at: int, fault: Fault) -> bool:
+    """Kill a node; do something to the node that takes over. Return whether it came so far."""
+    node, *others = stage.cluster.nodes
+    client = await stage.client(others[0])
+    first = await stage.client(node)
+    jobs = [await first.submit("count", [100_000, 0.05], f"{at} {n}") for n in range(JOBS)]
+    for job in jobs:
+        await client.subscribe(job)
+    traps: list[Trap] = []
+    for other in others:
+
+        async def do(flow: Flow, other: Node = other) -> None:
+            for trap in traps:
+                trap.sprung.set()  # one of them is enough
+            await fault(other, flow)
+
+        other.line.trap = Trap(MARK, at, do)
+        traps.append(other.line.trap)
+    await node.kill()
+    for job in jobs:
+        await same_end(job, first, client)
+    for other in others:
+        other.line.trap = None
+    return any(trap.seen >= at for trap in traps)
+
+
+async def same_end(job: str, *clients: Client) -> None:
+    """Check that a job has ended as lost, and in the same way for all who follow it."""
+    ends = [await client.end(job) for client in clients]
+    assert all(end == ends[0] for end in ends)
+    assert (ends[0]["code"], ends[0]["retryable"]) == ("INTERNAL_ERROR", True)
+
+
+async def restore(stage: Stage) -> None:
+    """Have all nodes run again, those that were stopped as new ones."""
+    for node in stage.cluster.nodes:
+        if node.running and not node.serves:
+            node.signal(signal.SIGCONT)
+            assert await node.ended() == 6
+        if not node.running:
+            await node.start()
+
+
+async def test_a_take_over_that_is_cut_short(database: str, tmp_path: Path) -> None:
+    """If the node that takes over is killed, too, a third one goes on; each job has one end."""
+    async with staged(database, tmp_path) as stage:
+        assert await hinder(stage, 4, killed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fault", [killed, stopped, cut_off, unheard])
+async def test_a_take_over_that_is_cut_short_at_each_message(
+    fault: Fault, database: str, tmp_path: Path
+) -> None:
+    """The same at each message of a take-over, up to the ends of the jobs."""
+    at = 0
+    async with staged(database, tmp_path, seconds=3_000) as stage:
+        while True:
+            at += 1
+            with trio.fail_after(100):
+                if not await hinder(stage, at, fault):
+                    break
+                await restore(stage)
+    assert at > 10
