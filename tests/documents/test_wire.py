@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,10 +74,11 @@ class Conversation:
         for token in [each for each in self._known if each in text]:
             text = text.replace(token, self._known[token])
         for pattern, stand_in in _VOLATILE:
-            text = pattern.sub(lambda found, form=stand_in: self._stand_in(found[0], form), text)
+            text = pattern.sub(partial(self._stand_in, stand_in), text)
         self.frames.append(re.sub(r"\[\s+((?:\"[^\"]*\",?\s*)+)\]", _in_a_line, text))
 
-    def _stand_in(self, value: str, form: str) -> str:
+    def _stand_in(self, form: str, found: re.Match[str]) -> str:
+        value = found[0]
         if form.startswith("2026"):
             return form.format(0)  # the times of a run may be equal or not
         if value in self._known.values():
