@@ -181,7 +181,8 @@ class GroupPipeline:
         """Send the statements for what was gathered."""
         sessions, jobs = self._sessions, self._jobs
         self._wanted |= sessions.ids() | jobs.ids()
-        self._granted += [self._execute(each) for each in sessions.beginning()][-1:]
+        for statement in sessions.beginning():
+            self._execute(statement)
         # In the order of their keys, so that no two groups wait for each other.
         claims = sorted(self._claims, key=lambda claim: (claim.principal, claim.key))
         self._granted += map(self._claim, claims)
