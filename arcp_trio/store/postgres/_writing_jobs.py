@@ -157,7 +157,8 @@ _MEMO: Final = """
     FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::text[], %(3)b::bigint[], %(4)b::bytea[])
         WITH ORDINALITY AS c (job_id, key, kind, first_index, value, place)
     JOIN job AS j ON j.job_id = c.job_id AND j.node = %(me)b ORDER BY c.place
-    ON CONFLICT (jid, key) DO UPDATE SET kind = excluded.kind, value = excluded.value"""
+    ON CONFLICT (jid, hashtextextended(key, 0), hashtextextended(key, 1))
+    DO UPDATE SET kind = excluded.kind, value = excluded.value"""
 
 _RUN: Final = """
     UPDATE durable AS d SET run = c.run, fruitless_runs = c.fruitless_runs
