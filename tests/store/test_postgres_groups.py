@@ -36,7 +36,7 @@ from tests.store.engines import job_row, key_row, read_all, running, session_row
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
-SCRIPTS: Final = 8
+SCRIPTS: Final = 5
 WRITES: Final = 150
 MOST_TOGETHER: Final = 40
 
