@@ -144,8 +144,8 @@ class SharedParking(Parking):
     async def _is_left_here(self, session_id: str) -> bool:
         """Return whether the session is this node's, although nobody has it awake.
 
-        A take that was given up has its release on its way. A theft that was given up may have come
-        to pass behind that.
+        A take that was given up has its release on its way. A theft that was given up may still
+        succeed after that.
         """
         await self._core.store.flushed()
         return not await self.is_elsewhere(session_id)
