@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ _UNOWNED: Final = """
     SELECT job_id, job.node, node.state FROM arcp.job LEFT JOIN arcp.node USING (node)
     WHERE finished_at IS NULL AND job.node IS NOT NULL AND state IS DISTINCT FROM 'up'
 """
-_Rows = list[tuple[Any, ...]]
+_SUBSCRIBED: Final = re.compile(rb'"type":"job.subscribed".*?"job_id":"([^"]+)"', re.DOTALL)
 
 
 def audit(database: str) -> None:
@@ -62,6 +63,8 @@ def _check_logs(db: psycopg.Connection[tuple[Any, ...]], lengths: dict[str, int]
         ).fetchall():
             for item in unpack_items(packed):
                 if isinstance(item, Mark):
+                    if subscribed := _SUBSCRIBED.search(item.tail):
+                        reached[subscribed[1].decode()] = 0  # its history comes anew
                     continue
                 first = item.seq if isinstance(item, Inline) else item.first_seq
                 count = 1 if isinstance(item, Inline) else item.count

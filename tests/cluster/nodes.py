@@ -132,7 +132,8 @@ async def cluster_over(
 ) -> AsyncGenerator[Cluster]:
     """Run some nodes over a database; no process is left after the block."""
     (folder / "serve.toml").write_text(
-        f'[serve]\nagents = ["tests.cluster.agents"]\ndrain = {drain}\n'
+        f'[serve]\nagents = ["tests.cluster.agents", "tests.interop.slow_agents"]\n'
+        f"demo_agents = true\ndrain = {drain}\n"
         f"[limits]\nnode_seconds = {node_seconds}\nheartbeat_seconds = 1\n"
     )
     async with background_tasks() as nursery:
