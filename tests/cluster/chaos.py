@@ -149,7 +149,8 @@ class Work:
         if chance.random() < 0.2:
             steps = chance.randint(1, 10)
             job = await client.submit("steps", steps, key)
-            assert (await client.end(job)).get("result") == sum(range(steps))
+            end = await client.end(job)
+            assert end.get("result") == sum(range(steps)), end
         else:
             job = await client.submit("count", [total, 0.01], key)
             follows = chance.random() < 0.5
