@@ -15,7 +15,9 @@ _UNOWNED: Final = """
     SELECT job_id, job.node, node.state FROM arcp.job LEFT JOIN arcp.node USING (node)
     WHERE finished_at IS NULL AND job.node IS NOT NULL AND state IS DISTINCT FROM 'up'
 """
-_SUBSCRIBED: Final = re.compile(rb'"type":"job.subscribed".*?"job_id":"([^"]+)"', re.DOTALL)
+_PROMISED: Final = re.compile(
+    rb'"type":"job.(accepted|subscribed)".*?"job_id":"([^"]+)"', re.DOTALL
+)
 
 
 def audit(database: str) -> None:
@@ -64,8 +66,11 @@ def _check_logs(db: psycopg.Connection[tuple[Any, ...]], lengths: dict[str, int]
             for item in unpack_items(packed):
                 before.append(item)
                 if isinstance(item, Mark):
-                    if subscribed := _SUBSCRIBED.search(item.tail):
-                        reached[subscribed[1].decode()] = 0  # its history comes anew
+                    if found := _PROMISED.search(item.tail):
+                        job_id = found[2].decode()
+                        # A subscription brings the history anew; an acceptance, at least the end.
+                        again_from = lengths.get(job_id, 1) - 1 if found[1] == b"accepted" else 0
+                        reached[job_id] = min(reached[job_id], again_from)
                     continue
                 first = item.seq if isinstance(item, Inline) else item.first_seq
                 count = 1 if isinstance(item, Inline) else item.count

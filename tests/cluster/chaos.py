@@ -70,8 +70,9 @@ class Chaos:
         """Start the node again if it has ended, or was fenced and is about to."""
         if node.running and not node.serves:
             node.serves = True
-        if not node.running:
-            await node.start()
+        # Its connections may be cut while it starts.
+        while not node.running:
+            await node.tries_to_start()
 
     async def _kill(self, node: Node) -> None:
         await node.kill()
