@@ -9,14 +9,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, TypeAlias
 
-from msgspec.structs import replace
-
 from arcp_trio.runtime.job import outcome
-from arcp_trio.runtime.job.command_rows import encode_answer, read_command
-from arcp_trio.runtime.job.commands import EndJob, Obeyed
 from arcp_trio.runtime.job.durable.again import revive
 from arcp_trio.store.records import Entry, JobRow, Recovered
-from arcp_trio.store.writes import AnswerNode, CancelJob, FinishJob
+from arcp_trio.store.writes import FinishJob
 from arcp_trio.wire import envelope
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.ids import new_id
@@ -70,7 +66,6 @@ async def settle(core: Core, jobs: Jobs, found: Recovered, why: str) -> list[Job
         why: what happened to it, for the clients of the jobs that end.
     """
     jobs.go_on_from(found.ordinal)
-    found = await _with_cancels(core, found)
     lost: list[tuple[JobRow, Outcome]] = []
     revived: list[Job] = []
     for row in found.unfinished:  # parents before their children
@@ -93,25 +88,6 @@ async def settle(core: Core, jobs: Jobs, found: Recovered, why: str) -> list[Job
         }
         log.info("took over from the previous runtime", extra=taken)
     return revived
-
-
-async def _with_cancels(core: Core, found: Recovered) -> Recovered:
-    """Obey what the jobs' node was asked by others, and did not live to obey: to end them."""
-    if core.store.shared is None:
-        return found
-    rows = {row.job_id: row for row in found.unfinished}
-    for asked in await core.store.shared.open_commands():
-        row = rows.get(asked.about)
-        command = None if row is None else read_command(asked.body)
-        if row is None or not isinstance(command, EndJob):
-            continue  # a question is answered once its job is alive again
-        if row.cancelled is None:
-            cancel = CancelJob(row.job_id, command.reason or "", command.stopped_by)
-            core.store.put(cancel)
-            rows[row.job_id] = replace(row, cancelled=cancel.reason, stopped_by=cancel.stopped_by)
-        obeyed = Obeyed(again=row.cancelled is not None)
-        core.store.put(AnswerNode(asked.id, encode_answer(obeyed)))
-    return replace(found, unfinished=[*rows.values()])
 
 
 def _end_of(core: Core, jobs: Jobs, row: JobRow, found: Recovered, why: str) -> Outcome | None:

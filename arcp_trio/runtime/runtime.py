@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -19,7 +18,6 @@ from arcp_trio.runtime.connection.attendance import Attendance
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
-from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.job import leftovers
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.job.durable.beginnings import Beginnings
@@ -30,7 +28,7 @@ from arcp_trio.runtime.prometheus import exposition
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.session.local_parking import LocalParking
 from arcp_trio.runtime.session.sessions import Sessions
-from arcp_trio.runtime.shutdown import end_connections, end_jobs, leave_to_others
+from arcp_trio.runtime.shutdown import end_connections, end_jobs, leave_at_once, leave_to_others
 from arcp_trio.runtime.tasks import first_of, keep_running
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
 from arcp_trio.runtime.views import View, ViewTokens
@@ -41,7 +39,6 @@ from arcp_trio.store.errors import Fenced
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.transport.base import Transport
-from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.under_trio import need_trio
 from arcp_trio.version import __version__
 
@@ -346,7 +343,7 @@ class Runtime:
         except BaseException as error:  # noqa: ASYNC103
             if scope.cancel_called or self._nursery is None:
                 raise
-            self._fail(error)
+            self._fail(error, "store writer failed")
 
     async def _be_a_node(self, cluster: Cluster) -> None:
         """Be one of several nodes, until cancelled."""
@@ -355,9 +352,9 @@ class Runtime:
         except* Exception as error:
             if self._nursery is None:
                 raise
-            self._fail(error)
+            self._fail(error, "node failed")
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException, what: str) -> None:
         """End the block, as nothing can be stored any longer."""
         if self._store_failure is not None:
             return
@@ -368,7 +365,7 @@ class Runtime:
             self.when_fenced()
             log.critical("node is gone, others go on", extra={"error": str(fenced[0])})
         else:
-            log.critical("store writer failed", exc_info=error)
+            log.critical(what, exc_info=error)
         self._block.cancel(reason="nothing can be stored any longer")
 
     async def shutdown(self, drain: float = 0) -> None:
@@ -378,28 +375,16 @@ class Runtime:
             log.info("shutting down", extra={"jobs": len(jobs.live), "drain_seconds": drain})
         core.closing = True
         if isinstance(self._store_failure, Fenced):
-            await leave_to_others(core, jobs, self._attendance)
+            await leave_at_once(core, jobs, self._attendance)
             return
         jobs.suspend_all()
         drain_ends = trio.current_time() + drain
         if self._cluster is not None and self._cluster.members.others_up:
-            await self._leave_to_others(self._cluster)
+            await leave_to_others(core, sessions, self._attendance, self._cluster.drain)
         with trio.move_on_at(drain_ends):
             await jobs.none_left(but_suspended=True)
         await end_jobs(core, jobs, store_failed=self._store_failure is not None)
         await end_connections(core, sessions, self._attendance)
-
-    async def _leave_to_others(self, cluster: Cluster) -> None:
-        """Have clients go on at other nodes, and durable jobs, too; the other jobs stay here."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(cluster.drain, name="drain")
-            await end_connections(
-                self._core,
-                self._sessions,
-                self._attendance,
-                Farewell(CloseCode.ELSEWHERE, "go on at another node"),
-            )
-        self._core.farewells_end = math.inf
 
 
 def _do_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -13,6 +14,8 @@ from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import InternalError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from arcp_trio.runtime.connection.attendance import Attendance
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
@@ -56,13 +59,24 @@ async def end_jobs(core: Core, jobs: Jobs, *, store_failed: bool) -> None:
     jobs.abandon_all()
 
 
-async def leave_to_others(core: Core, jobs: Jobs, attended: Attendance) -> None:
+async def leave_at_once(core: Core, jobs: Jobs, attended: Attendance) -> None:
     """End what a node has that is gone: connections at once, and jobs without an end."""
     core.farewells_end = trio.current_time() + core.limits.close_seconds
     attended.end_all(Farewell(CloseCode.ELSEWHERE, "another node goes on with the session"))
     await end_jobs(core, jobs, store_failed=True)
     with trio.CancelScope(deadline=core.farewells_end):
         await attended.none_left()
+
+
+async def leave_to_others(
+    core: Core, sessions: Sessions, attended: Attendance, drain: Callable[[], Awaitable[None]]
+) -> None:
+    """Have clients go on at other nodes, and `drain` durable jobs, too; the other jobs stay."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(drain, name="drain")
+        farewell = Farewell(CloseCode.ELSEWHERE, "go on at another node")
+        await end_connections(core, sessions, attended, farewell)
+    core.farewells_end = math.inf
 
 
 async def end_connections(

@@ -111,7 +111,8 @@ class Nodes(ABC):
         Args:
             agents: what this node has, each as `name@version`.
             most: how many to take, without those below them.
-            orphan_seconds: jobs that have waited for longer are taken whatever their agents are.
+            orphan_seconds: jobs that have waited for longer are taken whatever their agents are,
+                and so are those that somebody wants to end.
         """
 
     @abstractmethod

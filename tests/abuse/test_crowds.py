@@ -20,7 +20,7 @@ from tests.footprint import blocks, footprint, settles
 from tests.inside import held
 from tests.protocol.support import text_of
 from tests.stage import make_runtime
-from tests.store.engines import EACH_ENGINE, Engine
+from tests.store.engines import EACH_LOCAL_ENGINE, Engine
 from tests.transport.peers import CLOSE, PING, closing, frame, request
 
 pytestmark = pytest.mark.real_tcp
@@ -110,7 +110,7 @@ async def drop(port: int, n: int) -> None:
                 await peer.read_head()
 
 
-@pytest.mark.parametrize("engine", EACH_ENGINE)
+@pytest.mark.parametrize("engine", EACH_LOCAL_ENGINE)
 async def test_a_thousand_connections_leave_nothing(engine: Engine, mock_clock: MockClock) -> None:
     """A thousand connections that are dropped at every stage leave nothing behind."""
     each = 1_000 // ROUNDS
@@ -151,7 +151,7 @@ def submit(client: int, n: int) -> bytes:
     return text_of("job.submit", payload).encode()
 
 
-@pytest.mark.parametrize("engine", EACH_ENGINE)
+@pytest.mark.parametrize("engine", EACH_LOCAL_ENGINE)
 async def test_ten_thousand_short_jobs_leave_nothing(engine: Engine, mock_clock: MockClock) -> None:
     """Ten thousand short jobs over ten connections at a time leave nothing behind."""
     each = 10_000 // ROUNDS

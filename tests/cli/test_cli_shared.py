@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 
+from arcp_trio.cli import logs
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.serve.config import settle
 from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.storing import make_store
 from arcp_trio.store.postgres import PostgresStore
+from tests.cli.processes import Starter
 
 URL = "postgresql://arcp@localhost/arcp"
 WITH_PASSWORD = "postgresql://arcp:hush@localhost/arcp"
@@ -105,3 +108,31 @@ def test_a_password_on_the_command_line_is_warned_of(caplog: pytest.LogCaptureFi
     (record,) = caplog.records
     assert record.getMessage() == "password is seen in the list of processes"
     assert "hush" not in repr([vars(record), options])
+
+
+def test_a_database_that_is_away(start: Starter) -> None:
+    """A start is worth another try then: exit code 1, and not 2, which is for mistakes."""
+    away = "postgresql://arcp@127.0.0.1:1/arcp"
+    options = ("--port", "0", "--token", "alice=0123456789abcdef", "--log-level", "error")
+    code, _, said = start("serve", "--store", away, *options).end()
+    assert code == 1
+    assert said.startswith("arcp-trio: 127.0.0.1:1/arcp: the server cannot be reached")
+    assert said.count("\n") == 1
+
+
+def test_the_log_names_the_node(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line has the name of the node, in text and as JSON, unless it has one of its own."""
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    try:
+        root.handlers.clear()
+        logs.set_up("info", "text")
+        logs.name_node("a")
+        logging.getLogger("arcp_trio.x").info("said", extra={"job_id": "j"})
+        logging.getLogger("arcp_trio.x").info("said", extra={"node": "b"})
+    finally:
+        root.handlers[:], level = before
+        root.setLevel(level)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("said job_id=j node=a")
+    assert second.endswith("said node=b")

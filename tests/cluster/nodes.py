@@ -13,7 +13,10 @@ from typing import Final
 
 import trio
 
+from arcp_trio.testing import Peer, WireRecorder
 from arcp_trio.testing.background import background_tasks
+from arcp_trio.transport.websocket import connect
+from arcp_trio.wire.features import ALL_FEATURES
 from tests.cluster.balancer import Balancer
 from tests.cluster.line import DatabaseLine
 
@@ -22,6 +25,7 @@ PRINCIPALS: Final = ("alice", "bob")
 NODE_SECONDS: Final = 2
 """After how long without a beat a node counts as dead."""
 
+_FRAME_BYTES: Final = 1024 * 1024
 _START_SECONDS: Final = 60.0
 _END_SECONDS: Final = 60.0
 
@@ -109,6 +113,16 @@ class Node:
     def running(self) -> bool:
         """Whether there is a process."""
         return self._process is not None and self._process.returncode is None
+
+
+@asynccontextmanager
+async def peer_at(node: Node, features: tuple[str, ...] = ALL_FEATURES) -> AsyncGenerator[Peer]:
+    """Provide a client with a session at a node, without the balancer."""
+    stream = await trio.open_tcp_stream("127.0.0.1", node.port)
+    async with stream, connect(stream, max_bytes=_FRAME_BYTES) as transport:
+        peer = Peer(transport, stream, WireRecorder())
+        await peer.hello(token=token_of("alice"), features=features)
+        yield peer
 
 
 class Cluster:

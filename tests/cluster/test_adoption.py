@@ -189,6 +189,22 @@ async def test_a_start_under_the_same_name_takes_all_at_once(database: str) -> N
         nursery.cancel_scope.cancel()
 
 
+async def test_two_start_under_one_name_at_once(database: str) -> None:
+    """The later one waits for the other, and takes over from it."""
+    async with opened(database, "b") as (b,), trio.open_nursery() as nursery:
+        newest = PostgresStore(database, node="a")
+        with within(database) as db:
+            async with trio.open_nursery() as starting:
+                with db.transaction():
+                    db.execute("INSERT INTO node (name, version) VALUES ('a', '1')")
+                    starting.start_soon(nursery.start, newest.run)
+                    await waits_for_a_lock(database)
+        states = [row.state for row in await b.shared.nodes() if row.name == "a"]
+        assert states == [NodeState.UP, NodeState.GONE]
+        assert (await row_of(b, "a")).node == newest.shared.node
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_node_that_leaves_in_order(database: str) -> None:
     """It is gone at once, unless jobs are left, which another node has to adopt."""
     async with opened(database, "a", "b", "c") as (a, b, c):

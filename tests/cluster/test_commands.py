@@ -8,11 +8,20 @@ import psycopg
 import pytest
 import trio
 
-from arcp_trio import ArcpError, InvalidRequest, JobNotFound, Limits, PermissionDenied, Policy
+from arcp_trio import (
+    Agents,
+    ArcpError,
+    InvalidRequest,
+    JobNotFound,
+    Limits,
+    PermissionDenied,
+    Policy,
+)
+from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.errors import error_from_payload
-from tests.cluster.side_by_side import nodes_over
+from tests.cluster.side_by_side import clients_of, nodes_over, runtime_over, sleeper
 from tests.questions.support import answer, asked, listed
 from tests.stage import BOB, OPERATOR
 
@@ -200,6 +209,27 @@ async def test_a_job_between_two_nodes(database: str) -> None:
                 await trio.sleep(1.5)
                 await trio.to_thread.run_sync(give, here.store.shared.node)
             assert (await peer.until_terminal(job_id))["payload"]["code"] == "CANCELLED"
+
+
+async def test_a_job_that_waits_for_a_node(database: str) -> None:
+    """A durable job whose agent no node has any longer is cancelled like any other."""
+    walkers = Agents()
+    walkers.agent("walker", durable=True)(sleeper)
+    await trio.to_thread.run_sync(make_schema, database, None)
+    limits = Limits(cancel_grace_seconds=1, node_seconds=5)
+    with trio.fail_after(SECONDS):
+        stays, its_store = runtime_over(database, "stays", limits=limits)
+        leaves, other_store = runtime_over(database, "leaves", walkers, limits=limits)
+        async with stays, clients_of(stays, its_store) as here:
+            operator = await here.welcomed(OPERATOR)
+            async with leaves, clients_of(leaves, other_store) as there:
+                job_id = (await (await there.welcomed()).submit("walker"))["job_id"]
+            alice = await here.welcomed()
+            await alice.answer(
+                "job.subscribed", await alice.send("job.subscribe", {"job_id": job_id})
+            )
+            await cancel(operator, job_id)
+            assert (await alice.until_terminal(job_id))["payload"]["code"] == "CANCELLED"
 
 
 def give_job(database: str, job_id: str, node: int | None) -> None:

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
 from arcp_trio.store.postgres.administering import make_schema
-from arcp_trio.testing import Peer, WireRecorder
-from arcp_trio.transport.websocket import connect
-from tests.cluster.nodes import Node, cluster_over, token_of
+from tests.cluster.nodes import cluster_over, peer_at
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
 SECONDS = 120
-FRAME_BYTES = 1024 * 1024
-
-
-@asynccontextmanager
-async def peer_at(node: Node) -> AsyncGenerator[Peer]:
-    """Provide a client with a session at a node."""
-    stream = await trio.open_tcp_stream("127.0.0.1", node.port)
-    async with stream, connect(stream, max_bytes=FRAME_BYTES) as transport:
-        peer = Peer(transport, stream, WireRecorder())
-        await peer.hello(token=token_of("alice"))
-        yield peer
 
 
 async def test_an_adopter_obeys(database: str, tmp_path: Path) -> None:

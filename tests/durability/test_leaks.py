@@ -20,7 +20,7 @@ from tests.footprint import blocks, tasks
 from tests.inside import SWEEP_SECONDS, held
 from tests.reading import next_unrecorded
 from tests.stage import hello_payload
-from tests.store.engines import EACH_ENGINE, Engine
+from tests.store.engines import EACH_LOCAL_ENGINE, ENGINES, Engine
 
 RETENTION_SECONDS = 100
 ROUNDS = 4
@@ -65,7 +65,7 @@ async def check_nothing_stays(engine: Engine, clock: MockClock, visits: int) -> 
         assert min(more - before for before, more in pairwise(in_use)) < visits // 2
 
 
-@pytest.mark.parametrize("engine", EACH_ENGINE)
+@pytest.mark.parametrize("engine", EACH_LOCAL_ENGINE)
 async def test_sessions_and_jobs_leave_nothing_behind(
     engine: Engine, mock_clock: MockClock
 ) -> None:
@@ -75,10 +75,31 @@ async def test_sessions_and_jobs_leave_nothing_behind(
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("engine", EACH_ENGINE)
+@pytest.mark.parametrize("engine", EACH_LOCAL_ENGINE)
 async def test_very_many_sessions_and_jobs(engine: Engine, mock_clock: MockClock) -> None:
     """Ten thousand sessions and jobs leave nothing."""
     await check_nothing_stays(engine, mock_clock, 10_000)
+
+
+@pytest.mark.postgres
+async def test_sessions_and_jobs_leave_nothing_in_a_database() -> None:
+    """Windows end by the clock of the database; then nothing is left in it and in the runtime."""
+    engine = ENGINES[-1]
+    with trio.fail_after(100), engine.make() as store:
+        world = World(
+            cast("MemoryStore", store),  # World uses its interface only
+            resume_window_seconds=1,
+            finished_job_seconds=1,
+            idempotency_seconds=2,
+        )
+        async with world.runtime:
+            tasks_before = tasks()
+            for n in range(40):
+                await visit(world, n)
+            while held(world.runtime) or await engine.left(store):  # noqa: ASYNC110 - only it knows
+                await trio.sleep(0.1)
+            await wait_all_tasks_blocked()
+            assert tasks() == tasks_before
 
 
 async def visit_and_leave(world: World, clock: MockClock, visits: int) -> None:

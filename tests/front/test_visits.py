@@ -26,7 +26,7 @@ pytestmark = pytest.mark.real_tcp
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
 AT_ONCE = 5
 """How many visits of each kind run at the same time."""
-STORE_THREADS = 6
+STORE_THREADS = 8
 """The threads of a store: reader, writer and checkpoints, and one that is about to end."""
 PATIENCE_SECONDS = 60.0
 
@@ -89,7 +89,8 @@ async def come_and_go(store: Store, rounds: int) -> None:
         with trio.move_on_after(PATIENCE_SECONDS):
             while descriptors() > files_before or tasks() > tasks_before:
                 await wait_all_tasks_blocked(0.02)
-        assert (descriptors(), tasks()) == (files_before, tasks_before)
+        assert descriptors() <= files_before  # a connection to a database may have been cut off
+        assert tasks() == tasks_before
         assert threading.active_count() <= threads_before + STORE_THREADS
         nursery.cancel_scope.cancel()
 

@@ -123,6 +123,9 @@ EACH_ENGINE = [
 ]
 """The parameters of a test that every engine passes."""
 
+EACH_LOCAL_ENGINE = EACH_ENGINE[:2]
+"""Those without PostgreSQL, whose windows end by its own clock, and not by a test's."""
+
 
 def session_row(session_id: str = "S", *, token: bytes = b"token") -> SessionRow:
     """Return a new session."""

@@ -71,6 +71,17 @@ async def all_said(store: Store) -> Sequence[tuple[int, bytes]]:
     return found
 
 
+async def test_keys_of_any_length(store: Store, feeder: Feeder) -> None:
+    """A step within many others has a long key; keys that differ only at the end are two keys."""
+    feeder.session()
+    feeder.job()
+    keys = [f"{'é' * 20_000}{n}" for n in range(2)]
+    for key in (*keys, keys[1]):
+        await store.put(KeepMemo("J", memo(key, key[-1].encode()))).committed()
+    assert [found.value for found in await store.memos("J")] == [b"0", b"1"]
+    assert [await store.memo("J", key) for key in keys] == await store.memos("J")
+
+
 async def test_memos_are_kept_by_key(store: Store) -> None:
     """The last value of a key is kept, at the place of its first, and in the order of the keys."""
     store.put(AcceptJob(job_row(), None, durability=DURABILITY))

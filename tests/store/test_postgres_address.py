@@ -14,7 +14,7 @@ from arcp_trio.store.postgres._address import DatabaseAddress, address_of
 
 @pytest.fixture(autouse=True)
 def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("PGHOST", "PGPORT", "PGDATABASE", "PGSSLMODE", "PGSSLROOTCERT"):
+    for name in ("PGHOST", "PGPORT", "PGDATABASE", "PGSERVICE", "PGSSLMODE", "PGSSLROOTCERT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
 
@@ -75,6 +75,19 @@ def test_the_environment_names_the_host(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("PGHOST", "db.example")
     assert options("dbname=arcp")["sslmode"] == "verify-full"
     assert str(address_of("dbname=arcp", "arcp")) == "db.example:5432/arcp"
+
+
+def test_a_service_file_names_the_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A host of a service file is another machine, too, and its file may ask for less."""
+    file = tmp_path / "services"
+    monkeypatch.setenv("PGSERVICEFILE", str(file))
+    file.write_text("[far]\nhost=db.example\ndbname=arcp\n[weak]\nhost=db\nsslmode=require\n")
+    assert options("service=far")["sslmode"] == "verify-full"
+    assert str(address_of("service=far", "arcp")) == "db.example:5432/arcp"
+    assert "sslmode" not in options("service=weak")
+    assert options("service=elsewhere")["sslmode"] == "verify-full"
+    monkeypatch.setenv("PGSERVICE", "far")
+    assert options("dbname=arcp")["sslmode"] == "verify-full"
 
 
 def test_a_peer_that_is_gone_is_noticed() -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+import psycopg
 import pytest
 from msgspec.structs import astuple, replace
 
@@ -32,11 +33,11 @@ from arcp_trio.store.writes import (
     Write,
 )
 from tests.store import databases
-from tests.store.engines import job_row, key_row, read_all, running, session_row
+from tests.store.engines import Feeder, job_row, key_row, read_all, running, session_row
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
-SCRIPTS: Final = 8
+SCRIPTS: Final = 5
 WRITES: Final = 150
 MOST_TOGETHER: Final = 40
 
@@ -291,3 +292,18 @@ async def test_a_group_is_its_writes_in_order(seed: int) -> None:
             found = await all_of(store, script)
     for about, told in expected.items():
         assert found[about] == told, about
+
+
+async def test_journals_are_compressed_quickly() -> None:
+    """Where the server has lz4, journals are compressed with it."""
+    with databases.empty_store() as url:
+        async with running(PostgresStore(url, synchronous=False)) as store:
+            feeder = Feeder(store)
+            feeder.session()
+            feeder.job()
+            await feeder.emit(count=500).committed()
+        with psycopg.connect(url) as db:
+            asked = "SELECT 'lz4' = ANY (enumvals) FROM pg_settings WHERE name = %s"
+            has_lz4 = db.execute(asked, ("default_toast_compression",)).fetchone()
+            found = db.execute("SELECT pg_column_compression(entries) FROM arcp.journal").fetchall()
+    assert found[0] == (("lz4",) if has_lz4 == (True,) else ("pglz",))

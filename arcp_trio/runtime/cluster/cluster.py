@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
+from arcp_trio.groups import leaves
 from arcp_trio.runtime.cluster.asking import Asker
 from arcp_trio.runtime.cluster.counting import count_elsewhere
 from arcp_trio.runtime.cluster.following import Following
@@ -15,10 +17,11 @@ from arcp_trio.runtime.cluster.moving import SharedParking
 from arcp_trio.runtime.cluster.obeying import Obeyer
 from arcp_trio.runtime.cluster.waiting import WaitingJobs
 from arcp_trio.runtime.shutdown import GRACE_SECONDS
+from arcp_trio.runtime.tasks import keep_running
 from arcp_trio.store.errors import Fenced, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.durable.beginnings import Beginnings
@@ -58,12 +61,15 @@ class Cluster:
         shared, seconds = self._shared, self._core.limits.node_seconds / BEATS
         async with trio.open_nursery() as nursery:
             obeyer = Obeyer(self._core, shared, self._jobs, sessions.let_go, nursery)
-            nursery.start_soon(self._exchange, obeyer, name="commands")
-            nursery.start_soon(self.following.run, name="journals of other nodes")
-            nursery.start_soon(
-                count_elsewhere, shared, self._jobs, sessions, seconds, name="jobs of other nodes"
-            )
-            nursery.start_soon(self.waiting.take, seconds, name="jobs that wait for a node")
+            count = partial(count_elsewhere, shared, self._jobs, sessions, seconds)
+            works: dict[str, Callable[[], Awaitable[None]]] = {
+                "commands": partial(self._exchange, obeyer),
+                "journals of other nodes": self.following.run,
+                "jobs of other nodes": count,
+                "jobs that wait for a node": partial(self.waiting.take, seconds),
+            }
+            for name, work in works.items():
+                nursery.start_soon(keep_running, partial(_until_gone, work), name=name)
             await self.members.run(over)
 
     async def _exchange(self, obeyer: Obeyer) -> None:
@@ -96,3 +102,13 @@ class Cluster:
                 await self._shared.leave()
             except (StoreError, Fenced) as error:
                 log.warning("node not gone, others adopt it", extra={"error": str(error)})
+
+
+async def _until_gone(work: Callable[[], Awaitable[None]]) -> None:
+    """Work, and wait for the end once this node is gone: its beats find that out, too."""
+    try:
+        await work()
+    except Exception as error:
+        if not any(isinstance(each, Fenced) for each in leaves(error)):
+            raise
+        await trio.sleep_forever()

@@ -8,17 +8,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
+from msgspec.structs import replace
 
 from arcp_trio.runtime.job.command_rows import RELEASE, encode_answer, read_command
 from arcp_trio.runtime.job.commands import EndJob, Obeyed, answer_question, end_job, no_question
-from arcp_trio.store.writes import AnswerNode
+from arcp_trio.store.writes import AnswerNode, CancelJob
 from arcp_trio.wire.errors import ArcpError, InternalError, JobNotFound
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.commands import JobCommand
     from arcp_trio.runtime.job.jobs import Jobs
-    from arcp_trio.store.records import JobRow
+    from arcp_trio.store.interface import Store
+    from arcp_trio.store.records import JobRow, Recovered
     from arcp_trio.store.shared import Commands, OpenCommand
 
 log = logging.getLogger(__name__)
@@ -108,6 +110,27 @@ class Obeyer:
     def _answer(self, command: OpenCommand, answer: Obeyed | ArcpError) -> None:
         log.info("obeyed another node", extra=_facts(command))
         self._core.store.put(AnswerNode(command.id, encode_answer(answer)))
+
+
+async def with_cancels(store: Store, commands: Commands, found: Recovered) -> Recovered:
+    """Return jobs that this node has taken over, once it has obeyed those who want them to end.
+
+    Their node was asked, and did not live to obey; or there was no node. A question is answered
+    once its job is alive again.
+    """
+    rows = {row.job_id: row for row in found.unfinished}
+    for asked in await commands.open_commands():
+        row = rows.get(asked.about)
+        command = None if row is None else read_command(asked.body)
+        if row is None or not isinstance(command, EndJob):
+            continue
+        if row.cancelled is None:
+            cancel = CancelJob(row.job_id, command.reason or "", command.stopped_by)
+            store.put(cancel)
+            rows[row.job_id] = replace(row, cancelled=cancel.reason, stopped_by=cancel.stopped_by)
+        obeyed = Obeyed(again=row.cancelled is not None)
+        store.put(AnswerNode(asked.id, encode_answer(obeyed)))
+    return replace(found, unfinished=[*rows.values()])
 
 
 def _too_late(asked: JobCommand, row: JobRow | None) -> Obeyed | ArcpError:

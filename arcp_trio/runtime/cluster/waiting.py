@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 from msgspec.structs import replace
 
+from arcp_trio.runtime.cluster.obeying import with_cancels
 from arcp_trio.runtime.restart import settle
 from arcp_trio.store.errors import StoreError
 from arcp_trio.wire.errors import ArcpError
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.durable.beginnings import Beginnings
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
-    from arcp_trio.store.nodes import Nodes
     from arcp_trio.store.records import JobRow, Recovered
+    from arcp_trio.store.shared import Shared
 
 log = logging.getLogger(__name__)
 
@@ -27,17 +28,19 @@ log = logging.getLogger(__name__)
 class WaitingJobs:
     """Leaves durable jobs to other nodes, and takes those that other nodes have left."""
 
-    def __init__(self, core: Core, jobs: Jobs, beginnings: Beginnings, nodes: Nodes) -> None:
+    def __init__(self, core: Core, jobs: Jobs, beginnings: Beginnings, shared: Shared) -> None:
         self._core = core
         self._jobs = jobs
         self._beginnings = beginnings
-        self._nodes = nodes
+        self._shared = shared
 
     async def sift(self, found: Recovered) -> Recovered:
         """Leave the jobs whose agents this node does not have, and return the rest.
 
-        What cannot be left now is left to the end of the job: there is no such agent here.
+        A job that is to end needs no agent. What cannot be left now is left to the end of the job:
+        there is no such agent here.
         """
+        found = await with_cancels(self._core.store, self._shared, found)
         left: dict[str, None] = {}
         for row in found.unfinished:  # parents before their children
             if row.job_id in found.durable and (_parent(row) in left or self._is_foreign(row)):
@@ -45,7 +48,7 @@ class WaitingJobs:
         if not left:
             return found
         try:
-            await self._nodes.leave_jobs(left)
+            await self._shared.leave_jobs(left)
         except StoreError as error:
             log.warning("jobs not left to other nodes", extra={"error": str(error)})
             return found
@@ -76,8 +79,9 @@ class WaitingJobs:
         limits = self._core.limits
         agents = [agent.ref for agent in self._jobs.agents if agent.durable]
         most = max(1, int(limits.jobs_begun_per_second * seconds))
-        found = await self._nodes.take_jobs(agents, most, limits.orphan_seconds)
+        found = await self._shared.take_jobs(agents, most, limits.orphan_seconds)
         if found is not None:
+            found = await with_cancels(self._core.store, self._shared, found)
             revived = await settle(self._core, self._jobs, found, "no node could go on with it")
             nursery.start_soon(self._beginnings.run, revived, name="jobs that have waited")
 
@@ -101,7 +105,7 @@ class WaitingJobs:
         for job in stopped:
             self._jobs.remove(job)  # what another node asks of it is that of its next node
         try:
-            await self._nodes.leave_jobs([job.id for job in stopped])
+            await self._shared.leave_jobs([job.id for job in stopped])
         except StoreError as error:
             log.warning("jobs not left to other nodes", extra={"error": str(error)})
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 from psycopg import ProgrammingError
@@ -17,8 +19,10 @@ from arcp_trio.store.errors import StoreError
 CONNECT_SECONDS: Final = 5
 """How long to wait for each host of a DSN."""
 
+_Words: TypeAlias = dict[str, str | int | None]
+
 # A peer that is gone without a word is noticed after some ten seconds.
-_DEFAULTS: Final[dict[str, str | int | None]] = {
+_DEFAULTS: Final[_Words] = {
     "connect_timeout": CONNECT_SECONDS,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -69,6 +73,7 @@ def address_of(dsn: str, schema: str) -> DatabaseAddress:
             " write it as postgresql://role@host:port/database"
         ) from None
     chosen = {**_DEFAULTS, **given}
+    given = {**_of_service(given), **given}
     hosts = _hosts(given)
     if "sslmode" not in given and "PGSSLMODE" not in os.environ and any(map(_is_remote, hosts)):
         chosen["sslmode"] = "verify-full"
@@ -77,7 +82,21 @@ def address_of(dsn: str, schema: str) -> DatabaseAddress:
     return DatabaseAddress(make_conninfo("", **chosen), _place(given, hosts), schema)
 
 
-def _hosts(given: dict[str, str | int | None]) -> list[str]:
+def _of_service(given: _Words) -> _Words:
+    """Return what a service file says of the service that a DSN names; libpq reads it again."""
+    name = given.get("service") or os.environ.get("PGSERVICE")
+    if name is None:
+        return {}
+    file = Path(os.environ.get("PGSERVICEFILE") or "~/.pg_service.conf").expanduser()
+    services = ConfigParser(interpolation=None)
+    try:
+        services.read(file, encoding="utf-8")
+        return dict(services[str(name)])
+    except (KeyError, ConfigParserError, UnicodeDecodeError):
+        return {"host": f"service {name}"}  # the system's file has it, which may say any host
+
+
+def _hosts(given: _Words) -> list[str]:
     """Return the hosts of a DSN; an empty one is the Unix socket of this machine."""
     named = given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST") or ""
     return str(named).split(",")
@@ -92,7 +111,7 @@ def _is_remote(host: str) -> bool:
         return True
 
 
-def _has_roots(given: dict[str, str | int | None]) -> bool:
+def _has_roots(given: _Words) -> bool:
     """Return whether it is said whose certificates are trusted; else it is the system's list."""
     return (
         "sslrootcert" in given
@@ -101,7 +120,7 @@ def _has_roots(given: dict[str, str | int | None]) -> bool:
     )
 
 
-def _place(given: dict[str, str | int | None], hosts: list[str]) -> str:
+def _place(given: _Words, hosts: list[str]) -> str:
     ports = str(given.get("port") or os.environ.get("PGPORT") or 5432).split(",")
     if len(ports) < len(hosts):
         ports = ports[:1] * len(hosts)

@@ -79,10 +79,15 @@ def leave_jobs(db: Database, me: int, job_ids: Collection[str]) -> None:
 def take_jobs(
     db: Database, me: int, agents: Sequence[str], most: int, orphan_seconds: float
 ) -> Taken:
-    """Give jobs that wait to a node, with all below them, within the caller's transaction."""
+    """Give jobs that wait to a node, with all below them, within the caller's transaction.
+
+    Any node can end one that somebody wants to end.
+    """
     roots = db.execute(
         """SELECT jid FROM job WHERE node IS NULL AND finished_at IS NULL
-        AND (agent = ANY(%s) OR waits_since < now() - make_interval(secs => %s))
+        AND (agent = ANY(%s) OR waits_since < now() - make_interval(secs => %s)
+            OR waits_since IS NOT NULL AND job_id IN (
+                SELECT about FROM command WHERE kind = 'end' AND answer IS NULL))
         AND NOT EXISTS (SELECT FROM job AS p
             WHERE p.jid = job.parent_jid AND p.node IS NULL AND p.finished_at IS NULL)
         ORDER BY jid LIMIT %s FOR UPDATE SKIP LOCKED""",
@@ -99,7 +104,9 @@ def take_jobs(
         RETURNING job_id""",
         ([jid for (jid,) in roots], me),
     ).fetchall()
-    return Taken(frozenset(each for (each,) in jobs), frozenset())
+    taken = [job_id for (job_id,) in jobs]
+    db.execute("UPDATE command SET node = %s WHERE about = ANY(%s) AND answer IS NULL", (me, taken))
+    return Taken(frozenset(taken), frozenset())
 
 
 def taken_from(db: Database, me: int, gone: int, taken: Taken) -> Recovered | None:

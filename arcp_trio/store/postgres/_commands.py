@@ -10,13 +10,15 @@ from arcp_trio.store.shared import OpenCommand
 ASK: Final = """
     INSERT INTO command (node, asker, number, kind, about, body)
     SELECT there.node, %(me)s, %(number)s, %(kind)s, %(about)s, %(body)s FROM (
-        SELECT node FROM job WHERE job_id = %(about)s
+        SELECT coalesce(node, %(me)s) AS node FROM job WHERE job_id = %(about)s
         UNION ALL SELECT node FROM session WHERE session_id = %(about)s
     ) AS there WHERE there.node IS NOT NULL
     ON CONFLICT (asker, number) DO UPDATE SET node = excluded.node
         WHERE command.answer IS NULL AND command.node <> excluded.node
     RETURNING node"""
 """Asks the node that has the job or the session now, unless it has been asked; returns its number.
+
+A job that waits for a node is asked for by a command to this one, for the node that takes the job.
 """
 
 ANSWER: Final = """

@@ -57,8 +57,9 @@ def memo(db: Database, job_id: str, key: str) -> Memo | None:
     """Read what a job remembers under one key."""
     row = db.execute(
         """SELECT key, kind, first_index, value FROM memo JOIN job USING (jid)
-        WHERE job_id = %s AND key = %s""",
-        (job_id, key),
+        WHERE job_id = %(job_id)s AND hashtextextended(key, 0) = hashtextextended(%(key)s, 0)
+            AND hashtextextended(key, 1) = hashtextextended(%(key)s, 1)""",
+        {"job_id": job_id, "key": key},
         binary=True,
     ).fetchone()
     return None if row is None else Memo(*row)

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import secrets
 import time
+from contextlib import suppress
 from typing import Any, Final
+
+from psycopg.errors import UniqueViolation
 
 from arcp_trio.store.nodes import NodeRow, NodeState, RollCall
 from arcp_trio.store.postgres._address import DatabaseAddress
@@ -33,10 +36,16 @@ def join(
     It takes over from an older node of its name, whose sessions can be resumed for `window`
     seconds.
     """
-    for older in db.execute(
-        "SELECT node FROM node WHERE name = %s AND state <> 'gone'", (name,)
-    ).fetchall():
-        terminate(db, address, *older)
+    while True:
+        for older in db.execute(
+            "SELECT node FROM node WHERE name = %s AND state <> 'gone'", (name,)
+        ).fetchall():
+            terminate(db, address, *older)
+        with suppress(UniqueViolation):  # another node has joined under this name meanwhile
+            return _replace(db, name, version, window)
+
+
+def _replace(db: Database, name: str, version: str, window: float) -> tuple[int, int]:
     with db.transaction():
         replaced = db.execute(
             "UPDATE node SET state = 'gone', at = now() WHERE name = %s AND state <> 'gone'"

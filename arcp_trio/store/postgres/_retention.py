@@ -61,8 +61,11 @@ def _end_windows(db: Database, most_each: int) -> None:
         """UPDATE session SET parked_until = now() WHERE node IS NULL AND sid IN (
             SELECT sid FROM (SELECT sid, row_number() OVER (
                 PARTITION BY principal ORDER BY parked_until DESC, sid DESC) AS place
-                FROM session WHERE node IS NULL) AS parked WHERE place > %s)""",
-        (most_each,),
+                FROM session WHERE node IS NULL AND principal IN (
+                    SELECT principal FROM session WHERE node IS NULL
+                    GROUP BY principal HAVING count(*) > %s)
+            ) AS parked WHERE place > %s)""",
+        (most_each, most_each),
     )
 
 

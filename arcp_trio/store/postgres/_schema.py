@@ -15,9 +15,6 @@ Database: TypeAlias = Connection[tuple[Any, ...]]
 OLDEST_SERVER: Final = 140000
 """The oldest version of PostgreSQL that will do, as the server gives it."""
 
-EVERYTHING: Final = 2**62
-"""A bound above every index of a journal and every place of a log."""
-
 MIGRATIONS: Final[list[tuple[str, ...]]] = [(*TABLES, *TRIGGERS)]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 

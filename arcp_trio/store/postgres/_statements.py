@@ -9,7 +9,9 @@ from psycopg import Cursor
 
 from arcp_trio.store.postgres._schema import Database
 
-Statement: TypeAlias = tuple[LiteralString, Sequence[tuple[object, ...]]]
+Rows: TypeAlias = Sequence[tuple[object, ...]]
+
+Statement: TypeAlias = tuple[LiteralString, Rows]
 """A statement, and the rows that it is about. Its values are named by column: `0`, `1` and so on;
 `me` is this node."""
 
@@ -19,7 +21,10 @@ def execute(db: Database, statement: Statement, me: int) -> Cursor[tuple[Any, ..
     query, rows = statement
     if not rows:
         return None
-    columns: dict[str, object] = {
-        str(place): list(column) for place, column in enumerate(zip(*rows, strict=True))
-    }
-    return db.execute(query, {"me": me, **columns})
+    return db.execute(query, {"me": me, **columns(rows)})
+
+
+def columns(rows: Rows, first: int = 0, *, width: int = 0) -> dict[str, object]:
+    """Return columns by number, from `first` on; without a row there are `width` empty ones."""
+    found: list[Sequence[object]] = list(zip(*rows, strict=True)) or [()] * width
+    return {str(place): list(column) for place, column in enumerate(found, first)}

@@ -120,6 +120,7 @@ _SESSIONS: Final = (
 # - journal_waste, log_waste: rows of these two are deleted in the background.
 # - numbering: the numbers that a job's first session gave to its entries, moved here from the
 #   batches of the log that are deleted.
+# - memo: an index has no room for a long key, so it has 128 bits of hashes.
 # - said: indexes and digests, packed, of deleted entries that a durable job is not to say again.
 _JOBS: Final = (
     """CREATE TABLE job (
@@ -206,9 +207,10 @@ _JOBS: Final = (
         key text NOT NULL,
         kind text NOT NULL,
         first_index bigint NOT NULL,
-        value bytea NOT NULL,
-        UNIQUE (jid, key)
+        value bytea NOT NULL
     )""",
+    """CREATE UNIQUE INDEX memo_of_job ON memo
+        (jid, hashtextextended(key, 0), hashtextextended(key, 1))""",
     """CREATE TABLE said (
         jid bigint NOT NULL,
         last_index bigint NOT NULL,

@@ -181,13 +181,17 @@ class GroupPipeline:
         """Send the statements for what was gathered."""
         sessions, jobs = self._sessions, self._jobs
         self._wanted |= sessions.ids() | jobs.ids()
-        self._granted += [self._execute(each) for each in sessions.beginning()][-1:]
+        for statement in sessions.beginning():
+            self._execute(statement)
         # In the order of their keys, so that no two groups wait for each other.
         claims = sorted(self._claims, key=lambda claim: (claim.principal, claim.key))
         self._granted += map(self._claim, claims)
         self._execute(jobs.sessions())
         self._granted.append(self._execute(jobs.acceptances()))
-        for statement in (*jobs.rest(), *sessions.rest()):
+        for statement in jobs.rest():
+            self._execute(statement)
+        self._granted.append(sessions.change(self._db, self._me))
+        for statement in sessions.rest():
             self._execute(statement)
         for follows, query in ((True, _FOLLOW), (False, _UNFOLLOW)):
             names = [(job_id,) for job_id, each in self._follows.items() if each is follows]

@@ -36,7 +36,10 @@ _LOCK_SESSIONS: Final = """
 # A key that another node has taken is left alone, and its job is not inserted; nor is the job of a
 # session that another node has. A key that has expired is taken once its job is gone.
 _ACCEPT: Final = """
-    WITH asked AS MATERIALIZED (
+    WITH locked AS MATERIALIZED (
+        SELECT sid, session_id, node FROM session WHERE session_id = ANY(%(3)b::text[])
+        ORDER BY session_id FOR NO KEY UPDATE
+    ), asked AS MATERIALIZED (
         SELECT c.*, s.sid, p.jid AS parent_jid
         FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::text[], %(3)b::text[], %(4)b::text[],
             %(5)b::bytea[], %(6)b::text[], %(7)b::float8[], %(8)b::text[], %(9)b::float8[],
@@ -45,7 +48,7 @@ _ACCEPT: Final = """
             AS c (job_id, agent, principal, session_id, trace_id, accepted, request_id, created_at,
                 status, finished_at, length, parent, kept_by, key, fingerprint, key_accepted,
                 expires_at, place)
-        LEFT JOIN session AS s ON s.session_id = c.session_id
+        LEFT JOIN locked AS s ON s.session_id = c.session_id
         LEFT JOIN job AS p ON p.job_id = c.parent
         WHERE c.parent IS NOT NULL OR s.sid IS NULL OR s.node = %(me)b
     ), taken AS (
@@ -154,7 +157,8 @@ _MEMO: Final = """
     FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::text[], %(3)b::bigint[], %(4)b::bytea[])
         WITH ORDINALITY AS c (job_id, key, kind, first_index, value, place)
     JOIN job AS j ON j.job_id = c.job_id AND j.node = %(me)b ORDER BY c.place
-    ON CONFLICT (jid, key) DO UPDATE SET kind = excluded.kind, value = excluded.value"""
+    ON CONFLICT (jid, hashtextextended(key, 0), hashtextextended(key, 1))
+    DO UPDATE SET kind = excluded.kind, value = excluded.value"""
 
 _RUN: Final = """
     UPDATE durable AS d SET run = c.run, fruitless_runs = c.fruitless_runs

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import msgspec
+from psycopg import Cursor
 
 from arcp_trio.store.packing import pack_items
-from arcp_trio.store.postgres._schema import EVERYTHING
-from arcp_trio.store.postgres._statements import Statement
+from arcp_trio.store.postgres._schema import Database
+from arcp_trio.store.postgres._statements import Statement, columns
 from arcp_trio.store.records import Range
+from arcp_trio.store.snapshot import EVERYTHING
 from arcp_trio.store.writes import (
     AddSubmitter,
     AppendLog,
@@ -37,17 +39,35 @@ _TAKE: Final = """
         SELECT sid FROM session WHERE session_id = ANY(%(0)b::text[]) AND node IS NULL
         FOR NO KEY UPDATE SKIP LOCKED)"""
 
-# It locks the rows of all sessions in the group, and returns those that are this node's.
+# It locks the rows of the sessions, and returns those that are this node's.
 _CHANGE: Final = """
-    UPDATE session AS s SET top = coalesce(nullif(c.top, -1), s.top),
-        rows = coalesce(nullif(c.rows, -1), s.rows), floor = coalesce(nullif(c.floor, -1), s.floor),
-        log_bytes = coalesce(nullif(c.log_bytes, -1), s.log_bytes),
-        acked = s.acked OR c.acked, closed = s.closed OR c.closed
-    FROM unnest(%(0)b::text[], %(1)b::bigint[], %(2)b::bigint[], %(3)b::bigint[], %(4)b::bigint[],
-        %(5)b::boolean[], %(6)b::boolean[])
-        AS c (session_id, top, rows, floor, log_bytes, acked, closed)
-    WHERE s.session_id = c.session_id AND s.node = %(me)b
-    RETURNING s.session_id"""
+    WITH mine AS (
+        UPDATE session AS s SET top = coalesce(nullif(c.top, -1), s.top),
+            rows = coalesce(nullif(c.rows, -1), s.rows),
+            floor = coalesce(nullif(c.floor, -1), s.floor),
+            log_bytes = coalesce(nullif(c.log_bytes, -1), s.log_bytes),
+            acked = s.acked OR c.acked, closed = s.closed OR c.closed
+        FROM unnest(%(0)b::text[], %(1)b::bigint[], %(2)b::bigint[], %(3)b::bigint[],
+            %(4)b::bigint[], %(5)b::boolean[], %(6)b::boolean[])
+            AS c (session_id, top, rows, floor, log_bytes, acked, closed)
+        WHERE s.session_id = c.session_id AND s.node = %(me)b
+        RETURNING s.sid, s.session_id
+    ), logged AS (
+        INSERT INTO log (sid, last_place, row, items)
+        SELECT mine.sid, c.last_place, c.row, c.items
+        FROM unnest(%(7)b::text[], %(8)b::bigint[], %(9)b::bigint[], %(10)b::bytea[])
+            AS c (session_id, last_place, row, items) JOIN mine USING (session_id)
+    ), watched AS (
+        INSERT INTO watch (sid, jid, cursor, last_seq, observed)
+        SELECT mine.sid, j.jid, c.cursor, c.last_seq, c.observed
+        FROM unnest(%(11)b::text[], %(12)b::text[], %(13)b::bigint[], %(14)b::bigint[],
+            %(15)b::boolean[]) AS c (session_id, job_id, cursor, last_seq, observed)
+        JOIN mine USING (session_id) JOIN job AS j ON j.job_id = c.job_id
+        ON CONFLICT (sid, jid) DO UPDATE SET cursor = excluded.cursor,
+            last_seq = greatest(watch.last_seq, excluded.last_seq),
+            observed = watch.observed OR excluded.observed
+    )
+    SELECT session_id FROM mine"""
 
 _NEGOTIATE: Final = """
     UPDATE session AS s SET features = c.features, dialect = c.dialect
@@ -62,23 +82,6 @@ _PUT_TOKENS: Final = """
     INSERT INTO token (digest, sid, place) SELECT c.digest, s.sid, c.place
     FROM unnest(%(0)b::text[], %(1)b::bytea[], %(2)b::bigint[]) AS c (session_id, digest, place)
     JOIN session AS s ON s.session_id = c.session_id AND s.node = %(me)b"""
-
-_LOG: Final = """
-    INSERT INTO log (sid, last_place, row, items) SELECT s.sid, c.last_place, c.row, c.items
-    FROM unnest(%(0)b::text[], %(1)b::bigint[], %(2)b::bigint[], %(3)b::bytea[])
-        AS c (session_id, last_place, row, items)
-    JOIN session AS s ON s.session_id = c.session_id AND s.node = %(me)b"""
-
-_WATCH: Final = """
-    INSERT INTO watch (sid, jid, cursor, last_seq, observed)
-    SELECT s.sid, j.jid, c.cursor, c.last_seq, c.observed
-    FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::bigint[], %(3)b::bigint[], %(4)b::boolean[])
-        AS c (session_id, job_id, cursor, last_seq, observed)
-    JOIN session AS s ON s.session_id = c.session_id AND s.node = %(me)b
-    JOIN job AS j ON j.job_id = c.job_id
-    ON CONFLICT (sid, jid) DO UPDATE SET cursor = excluded.cursor,
-        last_seq = greatest(watch.last_seq, excluded.last_seq),
-        observed = watch.observed OR excluded.observed"""
 
 _UNWATCH: Final = """
     WITH ended AS (
@@ -259,7 +262,7 @@ class SessionWrites:
         return set(self._changes)
 
     def beginning(self) -> Iterator[Statement]:
-        """Yield what comes first: new sessions, and the locks of all."""
+        """Yield what comes first: sessions that become this node's."""
         yield (
             _PUT,
             [
@@ -278,16 +281,36 @@ class SessionWrites:
             ],
         )
         yield _TAKE, [(session_id,) for session_id in sorted(self._taken)]
-        yield (
-            _CHANGE,
-            [
-                (session_id, *msgspec.structs.astuple(change))
-                for session_id, change in sorted(self._changes.items())
-            ],
-        )
+
+    def change(self, db: Database, me: int) -> Cursor[tuple[Any, ...]] | None:
+        """Store batches of logs, cursors, and what else is in the rows of sessions.
+
+        Return the answer, which names those that are this node's; the others are left alone.
+        """
+        if not self._changes:
+            return None
+        changes = [
+            (session_id, *msgspec.structs.astuple(change))
+            for session_id, change in sorted(self._changes.items())
+        ]
+        batches = [
+            (write.session_id, write.items[-1].last_place, write.row, pack_items(write.items))
+            for write in self._batches
+        ]
+        cursors = [
+            (*names, cursor.index, cursor.last_seq, cursor.observed)
+            for names, cursor in self._cursors.items()
+        ]
+        values = {
+            "me": me,
+            **columns(changes),
+            **columns(batches, 7, width=4),
+            **columns(cursors, 11, width=5),
+        }
+        return db.execute(_CHANGE, values)
 
     def rest(self) -> Iterator[Statement]:
-        """Yield what comes after the jobs of the group."""
+        """Yield what comes after the jobs of the group, and after the change."""
         yield _NEGOTIATE, [(session_id, *each) for session_id, each in self._negotiated.items()]
         yield _DROP_TOKENS, [(session_id,) for session_id in self._tokens]
         yield (
@@ -298,21 +321,7 @@ class SessionWrites:
                 for place, digest in enumerate(digests)
             ],
         )
-        yield (
-            _LOG,
-            [
-                (write.session_id, write.items[-1].last_place, write.row, pack_items(write.items))
-                for write in self._batches
-            ],
-        )
         yield _ADD_SUBMITTER, list(self._submitters)
-        yield (
-            _WATCH,
-            [
-                (*names, cursor.index, cursor.last_seq, cursor.observed)
-                for names, cursor in self._cursors.items()
-            ],
-        )
         yield _TOLD, list(self._told)
         yield _UNWATCH, list(self._ended)
         yield _WASTE, list(self._floors.items())

@@ -11,6 +11,7 @@ from typing import Final
 
 import psycopg
 import trio
+from msgspec.structs import replace
 
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.housekeeping import Housekeeping
@@ -84,6 +85,8 @@ class PostgresStore(PostgresReader, Store):
         """Number of the last group that is known to be stored."""
         self._in_doubt = False
         """The last try to store a group seemed to fail, and may not have."""
+        self._still_to_forget: Sequence[str] = ()
+        """Jobs that were to be forgotten by an expiry that has failed."""
         self._housekeeping = Housekeeping(self._clean, idle_seconds=IDLE_SECONDS)
 
     @property
@@ -182,9 +185,12 @@ class PostgresStore(PostgresReader, Store):
 
     async def _expire(self, write: Expire) -> None:
         """Give up what is past its retention, or leave it to the next expiry."""
+        write = replace(write, forgotten=[*self._still_to_forget, *write.forgotten])
         try:
             await self._writer.transact(lambda db: expire(write, db))
+            self._still_to_forget = ()
         except StoreError as error:
+            self._still_to_forget = write.forgotten
             log.warning("nothing can be given up for now", extra={"error": str(error)})
 
     # -- housekeeping

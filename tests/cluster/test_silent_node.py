@@ -1,0 +1,74 @@
+"""A node whose beats do not arrive is adopted while it runs, and ends when it learns of that."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from arcp_trio import Fenced, Limits, PostgresStore, Runtime
+from arcp_trio.store.postgres.administering import make_schema
+from arcp_trio.testing import WireRecorder
+from tests.cluster.side_by_side import clients_of, runtime_over
+from tests.credentials.runtimes import LEASE
+from tests.credentials.upstream import Upstream
+from tests.metrics import scrape
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+QUICK = Limits(node_seconds=1, cancel_grace_seconds=1)
+GONE = "node is gone, others go on|store in trouble"
+"""The second may come before the first, as the node's connections are cut."""
+
+
+def silence(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the node of a store give no signs of life, as if that line alone were cut."""
+
+    async def never(*_: object) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(store.shared, "beat", never)
+
+
+async def until_fenced(runtime: Runtime, entered: trio.Event) -> None:
+    """Run a node until it learns that it is gone."""
+    async with runtime:
+        entered.set()
+        await trio.sleep_forever()
+
+
+@pytest.mark.logs_error(GONE)
+async def test_its_job_ends_and_its_credential_is_revoked(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The adopter ends the job for all who watch it, and revokes what the job could spend."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    upstream, recorder = Upstream(), WireRecorder()
+    silent, its_store = runtime_over(database, "n0", limits=QUICK, provisioner=upstream)
+    other, store = runtime_over(database, "n1", limits=QUICK, provisioner=upstream)
+    silence(its_store, monkeypatch)
+    entered, over = trio.Event(), trio.Event()
+
+    async def see_its_end() -> None:
+        with pytest.raises(Fenced):
+            await until_fenced(silent, entered)
+        over.set()
+
+    with trio.fail_after(100):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(see_its_end)
+            await entered.wait()
+            async with clients_of(silent, its_store, recorder) as node:
+                client = await node.welcomed()
+                job = await client.submit("sleeper", None, lease_request=LEASE)
+                assert len(upstream.keys) == 1
+                async with other, clients_of(other, store, recorder) as adopter:
+                    watcher = await adopter.welcomed()
+                    await watcher.send("job.subscribe", {"job_id": job["job_id"]})
+                    end = await watcher.until_terminal(job["job_id"])
+                    assert end["payload"]["message"] == (
+                        "the job's node was lost while the job was running"
+                    )
+                    assert end["payload"]["retryable"] is True
+                    assert upstream.revoked.keys() == upstream.keys.keys()
+                    assert scrape(other)("adoptions_total") == 1
+                    await over.wait()

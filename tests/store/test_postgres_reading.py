@@ -1,0 +1,137 @@
+"""Reads of a database: they outlive connections, and merge journals piece by piece."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import AsyncGenerator, Generator
+
+import psycopg
+import pytest
+import trio
+
+from arcp_trio import PostgresStore
+from arcp_trio.store.errors import StoreError
+from arcp_trio.store.postgres import _owed, _schema, reader
+from arcp_trio.store.records import Range
+from arcp_trio.store.writes import DropSession
+from arcp_trio.testing.background import background_tasks
+from tests.postgres import PostgresServer, own_server
+from tests.store import databases
+from tests.store.engines import Feeder, read_all, running
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def url() -> Generator[str]:
+    """The URL of a database with an empty store."""
+    with databases.empty_store() as url:
+        yield url
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncGenerator[PostgresStore]:
+    """A running store."""
+    with trio.fail_after(60):
+        async with running(PostgresStore(url, synchronous=False)) as running_store:
+            yield running_store
+
+
+def cut_all(url: str) -> None:
+    """End all other connections to the database."""
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+async def test_reads_outlive_their_connections(url: str, store: PostgresStore) -> None:
+    """A read whose connection was cut is tried again on another one, in a replay, too."""
+    feeder = Feeder(store)
+    feeder.session()
+    feeder.job()
+    feeder.emit(count=4)
+    await feeder.log(items=[Range(1, "J", 0, 4)], top=4, cursors={"J": 4}).committed()
+    replay = store.replay("S", 0, 4, 1)
+    assert len(await replay.next(2, 1_000)) == 2
+    for _ in range(3):
+        cut_all(url)
+        assert await store.owner("J") == "alice"
+    cut_all(url)
+    assert [seq for seq, _ in await read_all(replay)] == [3, 4]
+    cut_all(url)
+    assert await store.covers("S", 0)
+
+
+@pytest.fixture
+def server() -> Generator[PostgresServer]:
+    """A running server with an empty store."""
+    with own_server() as made:
+        made.start()
+        with psycopg.connect(made.url()) as db:
+            _schema.migrate(db, databases.SCHEMA)
+        yield made
+
+
+@pytest.mark.logs_error("store in trouble")
+async def test_reads_wait_for_a_server_that_starts_again(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read waits while the server is away, but not for ever; what fails says where."""
+    with trio.fail_after(100):
+        async with running(PostgresStore(server.url())) as store:
+            await Feeder(store).job().committed()
+            server.stop(signal.SIGQUIT)
+            store.put(DropSession("S"))
+            await store.troubled()
+            monkeypatch.setattr(reader, "RETRY_SECONDS", 0.2)
+            with pytest.raises(StoreError, match=r"5432/postgres: the server cannot be reached"):
+                await store.job("J")
+            monkeypatch.setattr(reader, "RETRY_SECONDS", 100.0)
+            found: list[str | None] = []
+
+            async def read() -> None:
+                found.append(await store.owner("J"))
+
+            async with background_tasks() as nursery:
+                nursery.start_soon(read)
+                server.start()
+                while not found:  # noqa: ASYNC110 - the read tries again in real time
+                    await trio.sleep(0.01)
+            assert found == ["alice"]
+            await store.recovered()
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_journals_are_merged_piece_by_piece(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """However few rows are read at a time, entries come in the order of their emission."""
+    monkeypatch.setattr(_owed, "JOURNAL_PAGE", 2)
+    monkeypatch.setattr(_owed, "_ROWS", 3)
+    dice = random.Random(seed)
+    feeder = Feeder(store)
+    names = [f"J{number}" for number in range(5)]
+    lengths = dict.fromkeys(names, 0)
+    emitted: list[tuple[str, int]] = []
+    for name in names:
+        feeder.job(name)
+    for _ in range(80):
+        name = dice.choice(names)
+        feeder.emit(name)
+        emitted.append((name, lengths[name]))
+        lengths[name] += 1
+        if dice.random() < 0.3:
+            await store.flushed()  # rows have one entry, or several
+    await store.flushed()
+    for _ in range(30):
+        watched = dice.sample(names, dice.randint(1, 5))
+        cursors = {name: dice.randint(0, lengths[name] + 1) for name in watched}
+        entries, size = dice.randint(1, 50), dice.choice([1, 30, 150, 1_000])
+        owed = [(n, at) for n, at in emitted if n in cursors and at >= cursors[n]][:entries]
+        while len(owed) > 1 and sum(len(f"{n}:{at}") for n, at in owed) > size:
+            owed.pop()
+        found = await store.owed(cursors, entries, size)
+        assert [(name, entry.index) for name, entry in found] == owed
