@@ -57,7 +57,11 @@ class Relay:
                 if not self.works:
                     near.close()
                     continue
-                far = socket.create_connection(self._to)
+                try:
+                    far = socket.create_connection(self._to)
+                except ConnectionRefusedError:  # nothing listens there now
+                    near.close()
+                    continue
                 self._open += near, far
                 for ends in ((near, far), (far, near)):
                     copying = threading.Thread(target=self._copy, args=ends, daemon=True)

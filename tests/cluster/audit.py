@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import Any, Final
 
 import psycopg
 
 from arcp_trio.store.packing import unpack_entries, unpack_items
-from arcp_trio.store.records import Inline, Mark, Range
+from arcp_trio.store.records import Inline, LogItem, Mark, Range
 
 _UNOWNED: Final = """
     SELECT job_id, job.node, node.state FROM arcp.job LEFT JOIN arcp.node USING (node)
     WHERE finished_at IS NULL AND job.node IS NOT NULL AND state IS DISTINCT FROM 'up'
 """
-_Rows = list[tuple[Any, ...]]
+_PROMISED: Final = re.compile(
+    rb'"type":"job.(accepted|subscribed)".*?"job_id":"([^"]+)"', re.DOTALL
+)
 
 
 def audit(database: str) -> None:
@@ -56,19 +59,26 @@ def _check_logs(db: psycopg.Connection[tuple[Any, ...]], lengths: dict[str, int]
     for sid, session_id, top, floor in db.execute(
         "SELECT sid, session_id, top, floor FROM arcp.session"
     ).fetchall():
-        due, reached = None, defaultdict[str, int](int)
+        due, reached, before = None, defaultdict[str, int](int), list[LogItem]()
         for (packed,) in db.execute(
             "SELECT items FROM arcp.log WHERE sid = %s ORDER BY row", (sid,)
         ).fetchall():
             for item in unpack_items(packed):
+                before.append(item)
                 if isinstance(item, Mark):
+                    if found := _PROMISED.search(item.tail):
+                        job_id = found[2].decode()
+                        # A subscription brings the history anew; an acceptance, at least the end.
+                        again_from = lengths.get(job_id, 1) - 1 if found[1] == b"accepted" else 0
+                        reached[job_id] = min(reached[job_id], again_from)
                     continue
                 first = item.seq if isinstance(item, Inline) else item.first_seq
                 count = 1 if isinstance(item, Inline) else item.count
                 assert due in (None, first), f"{session_id} has {first} where {due} is due"
                 due = first + count
                 if isinstance(item, Range):
-                    assert item.first_index >= reached[item.job_id], f"{session_id}: {item} again"
+                    again = item.first_index < reached[item.job_id]
+                    assert not again, f"{session_id} has an entry again: {before[-60:]}"
                     reached[item.job_id] = item.first_index + count
         assert due is None or due == top + 1 or due <= floor, f"{session_id}: {due}, not {top}"
         for job_id, index in reached.items():

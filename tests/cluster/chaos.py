@@ -70,8 +70,9 @@ class Chaos:
         """Start the node again if it has ended, or was fenced and is about to."""
         if node.running and not node.serves:
             node.serves = True
-        if not node.running:
-            await node.start()
+        # Its connections may be cut while it starts.
+        while not node.running:
+            await node.tries_to_start()
 
     async def _kill(self, node: Node) -> None:
         await node.kill()
@@ -149,7 +150,8 @@ class Work:
         if chance.random() < 0.2:
             steps = chance.randint(1, 10)
             job = await client.submit("steps", steps, key)
-            assert (await client.end(job)).get("result") == sum(range(steps))
+            end = await client.end(job)
+            assert end.get("result") == sum(range(steps)), end
         else:
             job = await client.submit("count", [total, 0.01], key)
             follows = chance.random() < 0.5

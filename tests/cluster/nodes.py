@@ -61,6 +61,10 @@ class Node:
 
     async def start(self) -> None:
         """Start a process, and wait until it listens."""
+        assert await self.tries_to_start(), f"{self.name} did not start: {self.log}"
+
+    async def tries_to_start(self) -> bool:
+        """Start a process; return whether it listens, or else has ended."""
         command = [sys.executable, "-m", "arcp_trio", "serve", "--config", str(self._config)]
         tokens = ",".join(f"{principal}={token_of(principal)}" for principal in PRINCIPALS)
         with self._log.open("ab") as log:
@@ -76,10 +80,13 @@ class Node:
         with trio.fail_after(_START_SECONDS):
             while not line.endswith(b"\n"):
                 some = await self._process.stdout.receive_some()
-                assert some, f"{self.name} did not start: {self.log}"
+                if not some:
+                    await self.ended()
+                    return False
                 line += some
         self.port = int(line.rpartition(b":")[2].partition(b"/")[0])
         self.serves = True
+        return True
 
     def signal(self, number: signal.Signals) -> None:
         """Send the process a signal; it may be gone already."""
@@ -146,7 +153,8 @@ async def cluster_over(
 ) -> AsyncGenerator[Cluster]:
     """Run some nodes over a database; no process is left after the block."""
     (folder / "serve.toml").write_text(
-        f'[serve]\nagents = ["tests.cluster.agents"]\ndrain = {drain}\n'
+        f'[serve]\nagents = ["tests.cluster.agents", "tests.interop.slow_agents"]\n'
+        f"demo_agents = true\ndrain = {drain}\n"
         f"[limits]\nnode_seconds = {node_seconds}\nheartbeat_seconds = 1\n"
     )
     async with background_tasks() as nursery:

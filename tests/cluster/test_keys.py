@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import trio
 
-from arcp_trio import DuplicateKey, Limits
+from arcp_trio import DuplicateKey, Limits, PermissionDenied
 from tests.cluster.side_by_side import NodeHere, nodes_over
 from tests.credentials.upstream import Upstream
 
@@ -32,6 +32,24 @@ async def test_a_key_that_another_node_has(database: str) -> None:
             for each in (other, peer):
                 end = await each.until_terminal(job["job_id"])
                 assert end["payload"]["code"] == "CANCELLED"
+
+
+async def test_a_submitter_at_another_node_counts(database: str) -> None:
+    """While a session that came with the key lives at another node, no third one may cancel."""
+    with trio.fail_after(SECONDS):
+        async with nodes_over(database) as (here, there):
+            peer, third = await here.welcomed(), await here.welcomed()
+            other = await there.welcomed()
+            job = await peer.submit("sleeper", 1, idempotency_key="k")
+            await other.submit("sleeper", 1, idempotency_key="k")
+            await peer.send("session.close")
+            await peer.expect("session.closed")
+            request = await third.send("job.cancel", {"job_id": job["job_id"]})
+            with pytest.raises(PermissionDenied):
+                await third.answer("job.cancelled", request)
+            await other.send("job.cancel", {"job_id": job["job_id"]})
+            end = await other.until_terminal(job["job_id"])
+            assert end["payload"]["code"] == "CANCELLED"
 
 
 async def test_many_keys_at_three_nodes_at_once(database: str) -> None:

@@ -212,6 +212,28 @@ async def test_a_busy_node_has_more_time(autojump_clock: MockClock) -> None:
         assert here.store.stolen == 1
 
 
+async def test_a_node_that_has_nothing_to_let_go_of(autojump_clock: MockClock) -> None:
+    """A node that answers, and does not have the session awake, has it stolen at once."""
+
+    async def emptiness(_store: SharedMemory) -> bool:
+        return True
+
+    async with scene(awake(), emptiness) as here:
+        taken, seconds = await here.take()
+        assert taken is not None
+        assert seconds <= 2 * LOOK_SECONDS
+        assert here.store.stolen == 1
+
+
+async def test_a_session_that_was_left_at_this_node(autojump_clock: MockClock) -> None:
+    """What a theft that was given up has brought here is taken as it is."""
+    async with scene(SessionPlace(ME, 1), silence) as here:
+        taken, seconds = await here.take()
+        assert taken is not None
+        assert seconds == 0
+        assert not here.asked
+
+
 @pytest.mark.parametrize("place", [SessionPlace(None, 1, 50), awake()])
 async def test_a_resume_that_is_refused_disturbs_nobody(
     place: SessionPlace, autojump_clock: MockClock

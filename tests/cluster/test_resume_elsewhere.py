@@ -108,7 +108,7 @@ async def test_a_resume_that_is_refused_disturbs_nobody(database: str) -> None:
 
 
 async def test_a_session_that_is_wanted_at_two_nodes_at_once(database: str) -> None:
-    """One of two rivals has the session, whole; the other one loses it, or is to try again."""
+    """Who keeps the session has it whole; a rival loses it, is to try again, or comes later."""
     async with counting_nodes(database, 3) as (first, second, third):
         peer = await first.welcomed()
         job = (await peer.submit("count", [300, 0.005]))["job_id"]
@@ -125,5 +125,19 @@ async def test_a_session_that_is_wanted_at_two_nodes_at_once(database: str) -> N
         async with trio.open_nursery() as nursery:
             nursery.start_soon(attempt, second)
             nursery.start_soon(attempt, third)
-        (frames,) = won
-        assert counted(seen + frames, job) == list(range(300))
+        assert won
+        for frames in won:
+            assert counted(seen + frames, job) == list(range(300))
+
+
+async def test_a_window_that_is_over_is_over_at_every_node(database: str) -> None:
+    """The window goes by the clock of the database, from when the session was parked."""
+    async with counting_nodes(database, resume_window_seconds=1) as (here, there):
+        peer = await here.welcomed()
+        resume = peer.resume_from()
+        await peer.drop()
+        await parked(here, peer)
+        await trio.sleep(1.1)
+        for node in (there, here):
+            with pytest.raises(ResumeWindowExpired):
+                await node.welcomed(resume=resume)

@@ -86,7 +86,8 @@ def test_a_talkative_job(
         expect(shown.articles().first).to_be_attached()
         shown.page.evaluate(WATCH_TASKS)
         expect(shown.articles("end")).to_be_attached(timeout=(seconds + 60) * 1000)
-        assert shown.articles().count() == 200 * seconds + 1
+        # There may be others: a page that falls behind is told so.
+        assert shown.articles("progress").count() == 200 * seconds
         bar = shown.page.get_by_role("progressbar", name="Progress")
         assert bar.evaluate("bar => bar.value") == 200 * seconds
         if marked:  # how long a task takes depends on the machine, so the short test does not ask

@@ -123,8 +123,7 @@ class SharedParking(Parking):
             if place.node is None:
                 mine = await self._take_parked(session_id)
             elif place.node == self._me:
-                await self._core.store.flushed()  # its release is on its way
-                mine = False
+                mine = await self._is_left_here(session_id)
             elif await self._released(session_id, place.node, place):
                 how = Move.RELEASED
                 continue  # it is parked now, for anyone to take
@@ -141,6 +140,15 @@ class SharedParking(Parking):
         level = logging.WARNING if how is Move.STOLEN else logging.INFO
         moved = {"session_id": session_id, "how": how, "from_node": place.node}
         log.log(level, "session moved here", extra=moved)
+
+    async def _is_left_here(self, session_id: str) -> bool:
+        """Return whether the session is this node's, although nobody has it awake.
+
+        A take that was given up has its release on its way. A theft that was given up may still
+        succeed after that.
+        """
+        await self._core.store.flushed()
+        return not await self.is_elsewhere(session_id)
 
     async def _take_parked(self, session_id: str) -> bool:
         group = self._core.store.put(TakeSession(session_id))
@@ -165,14 +173,17 @@ class SharedParking(Parking):
             return False
         self._silent.pop(node, None)
         if answers == [False]:
-            with trio.move_on_after(BUSY_SECONDS) as patience:
+            with trio.move_on_after(BUSY_SECONDS):
                 await look()
-        return not patience.cancelled_caught
+        return await self._has_moved_on(session_id, place.moves)
 
     async def _moved_on(self, session_id: str, moves: int) -> None:
         """Wait until a session is not where it was when it had moved so often."""
         while True:
-            place = await self._moves.place(session_id)
-            if place is None or place.node is None or place.moves != moves:
+            if await self._has_moved_on(session_id, moves):
                 return
             await trio.sleep(LOOK_SECONDS)
+
+    async def _has_moved_on(self, session_id: str, moves: int) -> bool:
+        place = await self._moves.place(session_id)
+        return place is None or place.node is None or place.moves != moves

@@ -168,8 +168,14 @@ class Clerk:
                     raise answer
                 act(answer)
 
-        assert self._others is not None, "a job runs elsewhere"
-        self._submissions.keep_place(self._session, partial(self._others.ask, command, told))
+        others = self._others
+        assert others is not None, "a job runs elsewhere"
+
+        async def ask_fenced() -> None:
+            with self._fence(request):
+                await others.ask(command, told)
+
+        self._submissions.keep_place(self._session, ask_fenced)
 
     async def _execute(self, request: Request) -> None:
         session, message = self._session, request.message

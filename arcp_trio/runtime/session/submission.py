@@ -181,8 +181,10 @@ class Submissions:
         self, session: Session, place: Place, ask: Callable[[], Awaitable[None]]
     ) -> None:
         try:
-            await ask()
-            session.asks -= 1
+            try:
+                await ask()
+            finally:
+                session.asks -= 1
             await place.turn()
         finally:
             place.leave()

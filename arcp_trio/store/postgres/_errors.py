@@ -20,6 +20,8 @@ POOLED: Final = (
 )
 
 _WORDS: Final = {
+    "without TLS": "the server does not encrypt; have it do so, or say sslmode=disable",
+    "not trusted": "the server's certificate is not trusted; name its authority by sslrootcert",
     "08P01": "a connection pooler does not let settings through; connect to the server itself",
     "25006": "the database is read-only; connect to the primary server",
     "26000": POOLED,
@@ -45,7 +47,7 @@ _WORDS: Final = {
     "25P03": "the server has ended a transaction in which nothing happened",
     "25P04": "the server has ended a transaction that took too long",
 }
-"""By SQLSTATE, what is wrong."""
+"""What is wrong, by SQLSTATE; what has none is named in words."""
 
 _SURROUNDINGS: Final = ("08", "40", "53", "55", "57", "58", "XX001", "XX002", "0A000")
 """SQLSTATEs that begin so are about the server, too; all others are mistakes of this program."""
@@ -65,8 +67,10 @@ _AT_THE_DOOR: Final = {
     "shutting down": "57P03",
     "not yet accepting connections": "57P03",
     "unsupported startup parameter": "08P01",
+    "server does not support SSL": "without TLS",
+    "certificate": "not trusted",
 }
-"""What a server says that lets nobody in, with the SQLSTATE that libpq does not hand on."""
+"""What is said when a connection cannot be made, and what it means: libpq hands no SQLSTATE on."""
 
 
 @contextmanager
