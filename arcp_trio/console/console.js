@@ -70,7 +70,7 @@ function showSignIn(reason = null) {
 }
 
 function forget() {
-	sessionStorage.removeItem(TOKEN);
+	sessionStorage.clear();
 	const session = client;
 	client = null;
 	session?.close();

@@ -6,10 +6,12 @@ import { Money } from './money.js';
 import { article } from './timeline.js';
 
 const VENDOR = 'x-vendor.arcp-trio';
-const FRAME_MS = 8;
+const WORK_MS = 16;
+const PAUSE_MS = 50;
 /** Articles in the page; earlier ones are shown on demand. */
 const MOST_SHOWN = 20_000;
 const REFRESH_MS = 2000;
+const HEAD_MS = 200;
 const ENDED = ['success', 'error', 'cancelled', 'timed_out'];
 const CROCKFORD = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
 
@@ -27,6 +29,8 @@ export async function showJob(place, id) {
 	let gone = false;
 	let follows = true;
 	let scheduled = false;
+	let drawn = 0;
+	let top = 0;
 	/** The listing's entry. @type {any} */
 	let entry = {};
 	/** The answer to the subscription. @type {any} */
@@ -89,31 +93,27 @@ export async function showJob(place, id) {
 	function schedule() {
 		if (scheduled) return;
 		scheduled = true;
-		requestAnimationFrame(work);
-		// A page in the background has no frames; its events must not pile up in one.
-		if (document.hidden) setTimeout(work, 200);
+		setTimeout(work, PAUSE_MS); // a page in the background would get no frames
 	}
 
-	/** Put new events into the page, for as long as a frame can bear. */
+	/** Put new events into the page, for no longer than a reader notices. */
 	function work() {
-		if (!scheduled || gone) return;
+		if (gone) return;
 		scheduled = false;
-		const until = performance.now() + FRAME_MS;
+		const until = performance.now() + WORK_MS;
 		const made = document.createDocumentFragment();
-		const from = shown;
 		while (first + shown < events.length && performance.now() < until) {
 			made.append(make(first + shown));
 			shown += 1;
 		}
 		log.append(made);
-		while (shown > MOST_SHOWN && log.firstChild) {
+		while (follows && shown > MOST_SHOWN && log.firstChild) {
 			log.firstChild.remove();
 			first += 1;
 			shown -= 1;
 		}
 		earlier.hidden = first === 0;
-		if (shown > from || first) moveSlider();
-		drawHead();
+		if (performance.now() > drawn + HEAD_MS) drawHead();
 		if (follows) log.scrollTop = log.scrollHeight;
 		if (first + shown < events.length) schedule();
 	}
@@ -138,6 +138,7 @@ export async function showJob(place, id) {
 		if (event.kind === 'delegate') refresh().catch(() => {});
 		if (event.kind === 'end') {
 			showResult(event);
+			drawHead();
 			refresh().catch(() => {});
 		}
 	}
@@ -189,15 +190,14 @@ export async function showJob(place, id) {
 		const all = Number(slider.value) >= events.length;
 		place.setQuery({ at: all ? null : slider.value });
 		follows = all;
-		moveSlider();
 		filter();
 	});
 	find.addEventListener('input', filter);
 	kinds.addEventListener('change', filter);
-	log.addEventListener('wheel', () => (follows = false), { passive: true });
-	log.addEventListener('keydown', () => (follows = false));
 	log.addEventListener('scroll', () => {
 		if (log.scrollTop + log.clientHeight >= log.scrollHeight - 8) follows = !travels();
+		else if (log.scrollTop < top) follows = false;
+		top = log.scrollTop;
 	});
 
 	// -- the head
@@ -209,6 +209,8 @@ export async function showJob(place, id) {
 
 	function drawHead() {
 		if (gone || !said.agent) return;
+		drawn = performance.now();
+		moveSlider();
 		const seen = past();
 		const brief = entry[VENDOR] ?? {};
 		const last = seen[seen.length - 1];

@@ -10,9 +10,11 @@ import trio
 from arcp_trio import PostgresStore
 from arcp_trio.runtime.cluster.obeying import Obeyer
 from arcp_trio.runtime.session.sessions import Sessions
-from arcp_trio.store.writes import AppendLog, Write
-from tests.cluster.counting import counted, counting_nodes, read
-from tests.inside import awake_sessions
+from arcp_trio.store.writes import AcceptJob, AppendLog, Write
+from tests.cluster.counting import SECONDS, counted, counting_nodes, read
+from tests.cluster.side_by_side import nodes_over
+from tests.credentials.upstream import Upstream
+from tests.inside import awake_sessions, live_jobs
 from tests.metrics import scrape
 from tests.reading import close_code
 
@@ -132,3 +134,26 @@ async def test_a_node_that_is_asked_too_late(
         may_obey.set()
         job = (await back.submit("count", [60, 0.01]))["job_id"]
         assert counted(await read(back, job), job) == list(range(60))
+
+
+async def test_a_job_that_is_refused_keeps_no_credentials(
+    standstill: Standstill, database: str
+) -> None:
+    """A submit whose session is stolen before its job is stored leads to none, here or there."""
+    upstream = Upstream()
+    with trio.fail_after(SECONDS):
+        async with nodes_over(database, provisioner=upstream) as (here, there):
+            peer = await here.welcomed()
+            standstill.before(here.store, lambda write: isinstance(write, AcceptJob))
+            asked = {"agent": "sleeper", "lease_request": {"model.use": ["*"]}}
+            await peer.send("job.submit", asked)
+            await standstill.begun.wait()
+            assert len(upstream.live) == 1
+            again = await there.welcomed(resume=peer.resume_from())
+            standstill.over.set()
+            while True:
+                if not upstream.live and not live_jobs(here.runtime):
+                    break
+                await trio.sleep(0.01)
+            listing = await again.answer("session.jobs", await again.send("session.list_jobs", {}))
+            assert listing["jobs"] == []

@@ -7,10 +7,12 @@ import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import SearchStrategy
 from msgspec.structs import replace
 
 from arcp_trio.store.interface import Replay, Store
@@ -42,6 +44,7 @@ from arcp_trio.testing.background import background_tasks
 from tests.store import databases
 
 S = TypeVar("S", bound=Store)
+Test: TypeAlias = Callable[..., None]
 
 
 @attrs.frozen
@@ -122,6 +125,27 @@ EACH_ENGINE = [
     for each in ENGINES
 ]
 """The parameters of a test that every engine passes."""
+
+DATABASE_EXAMPLES = 15
+"""Examples of a property that are tried on a database, which takes longer to open and to empty."""
+
+
+def given_each_engine(**strategies: SearchStrategy[Any]) -> Callable[[Test], Test]:
+    """Have every engine pass a test with examples, which takes the engine by keyword."""
+
+    def decorate(test: Test) -> Test:
+        given_many = given(**strategies)
+        many, few = given_many(test), settings(max_examples=DATABASE_EXAMPLES)(given_many(test))
+
+        @pytest.mark.parametrize("engine", EACH_ENGINE)
+        def on_engine(engine: Engine) -> None:
+            (few if engine.name == "postgres" else many)(engine=engine)
+
+        on_engine.__name__, on_engine.__doc__ = test.__name__, test.__doc__
+        return on_engine
+
+    return decorate
+
 
 EACH_LOCAL_ENGINE = EACH_ENGINE[:2]
 """Those without PostgreSQL, whose windows end by its own clock, and not by a test's."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 import trio
-from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.store.interface import JournalTrimmed, Store
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import AddSubmitter, CancelJob, StartJob, TrimJournal
-from tests.store.engines import EACH_ENGINE, Engine, Feeder, anywhere, job_row, tail
+from tests.store.engines import Engine, Feeder, anywhere, given_each_engine, job_row, tail
 
 ALL = 10_000, 10_000_000
 
@@ -107,13 +106,12 @@ async def test_trimming_a_journal_that_is_gone_hurts_nobody(store: Store, feeder
     await feeder.session().committed()
 
 
-@given(
+@given_each_engine(
     emitted=st.lists(st.integers(0, 3), max_size=60),
     cursors=st.dictionaries(st.integers(0, 3), st.integers(0, 20)),
     entries=st.integers(1, 80),
     size=st.integers(1, 300),
 )
-@pytest.mark.parametrize("engine", EACH_ENGINE)
 def test_what_is_owed_comes_in_the_order_it_was_emitted(
     engine: Engine, emitted: list[int], cursors: dict[int, int], entries: int, size: int
 ) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import attrs
 import pytest
 import trio
-from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -16,7 +15,7 @@ from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.memory import engine as memory_engine
 from arcp_trio.store.records import JobRow, Status
 from arcp_trio.store.writes import StartJob
-from tests.store.engines import EACH_ENGINE, Engine, Feeder, job_row
+from tests.store.engines import Engine, Feeder, given_each_engine, job_row
 
 
 def accept(
@@ -155,8 +154,7 @@ JOBS = st.lists(
 
 
 @pytest.mark.spec("6.6-3")
-@pytest.mark.parametrize("engine", EACH_ENGINE)
-@given(before=JOBS, query=QUERIES, meanwhile=st.lists(JOBS.filter(bool), max_size=3))
+@given_each_engine(before=JOBS, query=QUERIES, meanwhile=st.lists(JOBS.filter(bool), max_size=3))
 def test_pages_are_stable(
     engine: Engine,
     before: Sequence[tuple[float, str, str, bool]],

@@ -8,7 +8,6 @@ from typing import TypeAlias
 import attrs
 import pytest
 import trio
-from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.store import looking
@@ -16,7 +15,7 @@ from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Replay, Store
 from arcp_trio.store.memory import engine as memory_engine
 from arcp_trio.store.records import Inline, LogItem, Mark, NumberedTail, Range
 from arcp_trio.store.writes import MoveFloor, TrimJournal
-from tests.store.engines import EACH_ENGINE, Engine, Feeder, read_all, tail
+from tests.store.engines import Engine, Feeder, given_each_engine, read_all, tail
 
 JOBS = ("J", "K", "L")
 
@@ -162,12 +161,8 @@ async def read_pieces(replay: Replay, data: st.DataObject) -> list[NumberedTail]
         found += piece
 
 
-each_engine = pytest.mark.parametrize("engine", EACH_ENGINE)
-
-
 @pytest.mark.spec("6.3-3", "1.0/6.3-2")
-@each_engine
-@given(batches=BATCHES, floor=st.integers(0, 40), data=st.data())
+@given_each_engine(batches=BATCHES, floor=st.integers(0, 40), data=st.data())
 def test_a_replay_from_anywhere_is_what_was_sent(
     engine: Engine, batches: list[list[Step]], floor: int, data: st.DataObject
 ) -> None:
@@ -188,8 +183,7 @@ def test_a_replay_from_anywhere_is_what_was_sent(
     trio.run(main)
 
 
-@each_engine
-@given(
+@given_each_engine(
     before=BATCHES,
     after=st.integers(0, 40),
     meanwhile=st.lists(
@@ -232,8 +226,7 @@ def test_a_log_may_change_while_it_is_replayed(
 
 
 @pytest.mark.spec("6.3-4")
-@each_engine
-@given(
+@given_each_engine(
     batches=BATCHES,
     after=st.integers(0, 40),
     pieces=st.integers(0, 3),
@@ -289,8 +282,7 @@ def test_a_replay_never_has_a_hole(
 
 
 @pytest.mark.spec("6.3-4")
-@each_engine
-@given(
+@given_each_engine(
     batches=BATCHES,
     floor=st.integers(0, 40),
     trims=st.lists(st.tuples(st.sampled_from(JOBS), st.integers(0, 20)), max_size=3),

@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 import pytest
 import trio
-from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.store import looking
@@ -17,7 +16,7 @@ from arcp_trio.store.records import Inline, Mark, Range
 from arcp_trio.store.sqlite import SqliteStore, _cleaning
 from arcp_trio.store.sqlite._cleaning import clean_piece
 from arcp_trio.store.writes import DropSession, MoveFloor, TrimJournal
-from tests.store.engines import EACH_ENGINE, Engine, Feeder, row_counts, running
+from tests.store.engines import Engine, Feeder, given_each_engine, row_counts, running
 
 FIRST = {"J": "S", "K": "S", "L": "T"}
 """The session that first submitted each of three jobs."""
@@ -293,8 +292,7 @@ class Model:
                 assert found == max(expected, self._bases[job_id])
 
 
-@pytest.mark.parametrize("engine", EACH_ENGINE)
-@given(steps=st.lists(STEPS, max_size=25))
+@given_each_engine(steps=st.lists(STEPS, max_size=25))
 def test_numbers_are_as_they_were_given(engine: Engine, steps: Sequence[Step]) -> None:
     """Numbers agree with the model, whatever is acknowledged, trimmed, dropped and cleared."""
 

@@ -202,6 +202,15 @@ async def test_a_role_needs_no_more_than_rows(url: str, role: str, node_url: str
                 db.execute(statement.encode())
 
 
+async def test_a_role_may_use_tables_of_later_versions(url: str, node_url: str) -> None:
+    """What a migration adds needs no other word of the owner."""
+    execute(url, "CREATE TABLE arcp.later (n int)")
+    try:
+        execute(node_url, "INSERT INTO arcp.later VALUES (1)", "DELETE FROM arcp.later")
+    finally:
+        execute(url, "DROP TABLE arcp.later")
+
+
 # -- what goes wrong later
 
 

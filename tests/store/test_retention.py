@@ -11,7 +11,7 @@ from arcp_trio.store.interface import JournalTrimmed, Store
 from arcp_trio.store.records import Range
 from arcp_trio.store.retention import surplus
 from arcp_trio.store.writes import DropSession
-from tests.store.engines import EACH_ENGINE, Engine, Feeder, job_row, key_row, read_all
+from tests.store.engines import Engine, Feeder, given_each_engine, job_row, key_row, read_all
 
 
 async def kept(store: Store, *job_ids: str) -> list[str]:
@@ -248,8 +248,7 @@ async def test_an_expired_key_can_stand_for_another_job(store: Store, feeder: Fe
 # -- nothing is left
 
 
-@pytest.mark.parametrize("engine", EACH_ENGINE)
-@given(
+@given_each_engine(
     jobs=st.lists(
         st.tuples(st.booleans(), st.integers(0, 30), st.integers(0, 2), st.booleans()),
         max_size=12,

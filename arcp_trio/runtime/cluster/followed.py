@@ -73,6 +73,11 @@ class Followed:
         self.trace_id = extent.trace_id
         self.key = extent.key
 
+    @property
+    def done(self) -> bool:
+        """Whether the sessions were given hints of all there will ever be."""
+        return self.finished and self.hinted >= self.length
+
     def next_hint(self) -> int | None:
         """Return the index of the first entry that a session here has to be given a hint of."""
         if not any(watch.takes_hints for watch in self._watches.values()):

@@ -67,6 +67,9 @@ def grant(db: Database, schema: str, role: str) -> None:
         "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
         "REVOKE INSERT, UPDATE, DELETE ON {schema}.schema FROM {role}",
         "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role}",
+        # Tables of later versions, which the same owner makes.
+        """ALTER DEFAULT PRIVILEGES IN SCHEMA {schema}
+            GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role}""",
     ):
         names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
         db.execute(sql.SQL(statement).format(**names))
