@@ -68,7 +68,8 @@ class Followed:
 
     def learn(self, extent: Extent) -> None:
         """Take in how far the journal goes."""
-        self.length = max(self.length, extent.length)
+        # What is known may be newer than this, but not than the end.
+        self.length = extent.length if extent.finished else max(self.length, extent.length)
         self.finished = extent.finished
         self.trace_id = extent.trace_id
         self.key = extent.key
