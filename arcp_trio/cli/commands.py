@@ -83,7 +83,8 @@ _REPLAY_NOTES: Final = """\
 Without SESSION_ID, each session is printed on one line: its principal, the last number that it has
 used, and how many jobs it watches. With SESSION_ID, the frames of this session are printed as a
 resume would repeat them, one JSON object per line; with --memos, what its jobs remember
-follows them. Nothing is changed. The runtime must not be running.
+follows them. Nothing is changed. The runtime of a folder must not be running; nodes that share a
+database may be, and a standby of it will do.
 """
 
 _CONNECTION_NOTES: Final = (
@@ -291,7 +292,7 @@ COMMANDS: Final = (
         name="replay",
         module="arcp_trio.cli.replay",
         help="print the sessions in the store of a stopped runtime, or the frames of one session",
-        description="Print what is in the store of a runtime that is not running.",
+        description="Print what is in the store of a runtime that is not running, or of nodes.",
         example=f"{PROGRAM} replay --data {defaults.DATA}",
         notes=_REPLAY_NOTES,
         declared=ReplayOptions,

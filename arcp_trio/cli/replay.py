@@ -1,4 +1,4 @@
-"""`arcp-trio replay`: what is in the store of a runtime that is not running."""
+"""`arcp-trio replay`: what is in the store of a runtime that has ended, or of several nodes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from typing import Final
 
 import trio
 
+from arcp_trio.cli import defaults
 from arcp_trio.cli.data_folder import store_path, unusable_store
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode
 from arcp_trio.cli.replay_options import ReplayOptions
+from arcp_trio.cli.store import administered
+from arcp_trio.cli.store_options import DatabaseOptions
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
+from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Reads
 from arcp_trio.store.records import HOLES, NumberedTail, SessionRow
-from arcp_trio.store.sqlite import SqliteReader, open_read_only
+from arcp_trio.store.sqlite import open_read_only
 from arcp_trio.wire import envelope
 from arcp_trio.wire.json import dumps
 
@@ -32,11 +35,15 @@ def run(options: ReplayOptions) -> int:
         raise CommandError("--after-seq belongs to one session; give its SESSION_ID, too")
     if options.session_id is None and options.memos:
         raise CommandError("--memos belongs to one session; give its SESSION_ID, too")
+    if options.data is not None and options.store is not None:
+        raise CommandError("--data is a folder and --store a database; give one of them")
     try:
-        trio.run(_print, options)
+        if options.store or (options.data is None and os.environ.get(defaults.STORE_VARIABLE)):
+            with administered(DatabaseOptions(store=options.store)) as dsn:
+                trio.run(_print_database, options, dsn)
+        else:
+            _print_folder(options)
         sys.stdout.flush()
-    except StoreError as error:
-        raise unusable_store(error) from error
     except BrokenPipeError:
         # The reader of the output has closed it. What is still buffered goes to /dev/null, since
         # otherwise the interpreter reports an error when it exits.
@@ -44,21 +51,40 @@ def run(options: ReplayOptions) -> int:
     return ExitCode.SUCCESS
 
 
-async def _print(options: ReplayOptions) -> None:
-    async with open_read_only(store_path(options.data)) as reader:
-        if options.session_id is None:
-            await _print_sessions(reader)
-        else:
-            jobs = await _print_frames(reader, options.session_id, options.after_seq or 0)
-            if options.memos:
-                await _print_memos(reader, jobs)
+def _print_folder(options: ReplayOptions) -> None:
+    path = store_path(defaults.DATA if options.data is None else options.data)
+
+    async def read() -> None:
+        async with open_read_only(path) as reader:
+            await _print(options, reader, str(path))
+
+    try:
+        trio.run(read)
+    except StoreError as error:
+        raise unusable_store(error) from error
 
 
-async def _print_sessions(reader: SqliteReader) -> None:
+async def _print_database(options: ReplayOptions, dsn: str) -> None:
+    from arcp_trio.store import postgres  # noqa: PLC0415 - needs the extra
+
+    async with postgres.open_read_only(dsn) as reader:
+        await _print(options, reader, "the database")
+
+
+async def _print(options: ReplayOptions, reader: Reads, place: str) -> None:
+    if options.session_id is None:
+        await _print_sessions(reader, place)
+        return
+    jobs = await _print_frames(reader, place, options.session_id, options.after_seq or 0)
+    if options.memos:
+        await _print_memos(reader, jobs)
+
+
+async def _print_sessions(reader: Reads, place: str) -> None:
     found = (await reader.recover()).sessions
     rows = [row for session_id in found if (row := await reader.session(session_id)) is not None]
     if not rows:
-        _remark(f"there are no sessions in {reader.path}")
+        _remark(f"there are no sessions in {place}")
         return
     principal = max(len(row.principal) for row in rows)
     top = max(len(str(row.top)) for row in rows)
@@ -69,12 +95,12 @@ async def _print_sessions(reader: SqliteReader) -> None:
         )
 
 
-async def _print_frames(reader: SqliteReader, session_id: str, after: int) -> Sequence[str]:
+async def _print_frames(reader: Reads, place: str, session_id: str, after: int) -> Sequence[str]:
     """Print the frames of a session; return the ids of the jobs that they are about."""
     row = await reader.session(session_id)
     if row is None:
         raise CommandError(
-            f"there is no session {session_id} in {reader.path};"
+            f"there is no session {session_id} in {place};"
             f" {PROGRAM} replay without a SESSION_ID lists the sessions",
             exit_code=ExitCode.FAILED,
         )
@@ -104,7 +130,7 @@ async def _print_frames(reader: SqliteReader, session_id: str, after: int) -> Se
     return list(jobs)
 
 
-async def _print_memos(reader: SqliteReader, jobs: Sequence[str]) -> None:
+async def _print_memos(reader: Reads, jobs: Sequence[str]) -> None:
     """Print memos, each with its place: the index of the entry that follows it in the journal."""
     for job_id in jobs:
         for memo in await reader.memos(job_id):

@@ -14,6 +14,16 @@ class ReplayOptions:
     """What `replay` can be asked for."""
 
     session_id: str | None = optional_argument("SESSION_ID", "session whose frames to print")
-    data: str = option(TEXT, "DIR", "folder of the store", default=defaults.DATA)
+    data: str | None = option(
+        TEXT, "DIR", "folder of the store", default=None, stated=defaults.DATA
+    )
+    store: str | None = option(
+        TEXT,
+        "URL",
+        "database with the store of several nodes, instead of a folder (default:"
+        f" {defaults.STORE_VARIABLE} in the environment, without --data)",
+        default=None,
+        secret=True,
+    )
     after_seq: int | None = option(NUMBER, "N", "begin after this number", default=None, stated=0)
     memos: bool = switch("print what the session's jobs remember, after its frames")

@@ -383,6 +383,7 @@ class Runtime:
             await leave_to_others(core, sessions, self._attendance, self._cluster.drain)
         with trio.move_on_at(drain_ends):
             await jobs.none_left(but_suspended=True)
+        jobs.suspend_all()  # those that were taken over meanwhile
         await end_jobs(core, jobs, store_failed=self._store_failure is not None)
         await end_connections(core, sessions, self._attendance)
 

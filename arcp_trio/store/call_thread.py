@@ -11,6 +11,8 @@ from typing import Any, Final, Generic, TypeVar
 import trio
 from trio.lowlevel import Abort
 
+from arcp_trio.store.errors import StoreError
+
 _T = TypeVar("_T")
 
 STANDSTILL_SECONDS: Final = 0.001
@@ -42,15 +44,18 @@ class CallThread:
         self._standstill = threading.Lock()
         """Of the call that is made now."""
         self._thread: threading.Thread
+        self._runs = False
 
     def __enter__(self) -> None:
         # A daemon: if the loop itself breaks, nobody is left to end the thread.
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
+        self._runs = True
 
     def __exit__(self, *_: object) -> None:
+        self._runs = False
         self._errands.put(None)
-        self._thread.join()  # at once: every call was waited for
+        self._thread.join()  # at once: every call was waited for, or is cut off
 
     @trio.lowlevel.enable_ki_protection  # else Ctrl-C could leave an errand without its task
     async def run(self, act: Callable[[], _T], cut: Callable[[], None] | None = None) -> _T:
@@ -59,8 +64,13 @@ class CallThread:
         Args:
             act: the call.
             cut: called at a cancel, in the loop, to have the call end sooner.
+
+        Raises:
+            StoreError: the thread has ended.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
+        if not self._runs:
+            raise StoreError("the store is not open")
         errand = _Errand(act)
         self.waiting += 1
         stands_still = self._stands_still and self.waiting == 1  # else it makes another call first

@@ -50,3 +50,10 @@ def stone(job: BlockingContext) -> Json:
     assert isinstance(job.input, int)
     time.sleep(job.input)
     return None
+
+
+@agents.agent("asks", durable=True)
+async def asks(job: JobContext) -> Json:
+    """Ask people whether to go on, and return what they say."""
+    answer: Json = await job.ask("go on?")
+    return answer

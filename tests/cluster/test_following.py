@@ -190,7 +190,8 @@ async def test_followed_jobs_are_bounded(database: str) -> None:
         with pytest.raises(InternalError, match="followed_jobs") as refused:
             await subscribed(watcher, jobs[2])
         assert refused.value.details["max"] == 2
-        await watcher.send("job.unsubscribe", {"job_id": jobs[0]})
+        await subscribed(await two.welcomed(), jobs[0])  # which is followed already
+        await watcher.send("job.unsubscribe", {"job_id": jobs[1]})
         await subscribed(watcher, jobs[2])
         await desk.say(jobs[2])
         await watcher.expect("job.event", job_id=jobs[2])

@@ -6,8 +6,12 @@ from collections.abc import Callable, Sequence
 
 import psycopg
 import pytest
+import trio
 
 from arcp_trio import PostgresStore
+from arcp_trio.runtime.cluster.following import SETTLE_SECONDS
+from arcp_trio.store.errors import StoreError
+from arcp_trio.store.interface import Owed
 from arcp_trio.store.postgres import _wake_ups
 from arcp_trio.store.postgres._wake_ups import WakeUps
 from arcp_trio.store.writes import AppendJournal, FinishJob, Write
@@ -72,3 +76,28 @@ async def test_everything_is_looked_at_now_and_then(
         assert numbers(frames + await until_end(watcher, job_id))[-1] == PIECES * PIECE + 1
         assert lines(await until_end(peer, job_id)) == counted(PIECES * PIECE)
         assert scrape(two.runtime)("wakes_total", by="poll") > 0
+
+
+async def test_a_look_that_fails_is_made_again(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries that a node knows of and cannot read are read later, also those of a job's end."""
+    async with two_nodes(database, follow_seconds=0.05) as (desk, one, two):
+        _, job_id = await submitted(one)
+        watcher = await quiet(two)
+        await subscribed(watcher, job_id)
+        await desk.say(job_id)
+        await watcher.expect("job.event")  # from here on the watcher is given hints
+        await trio.sleep(2 * SETTLE_SECONDS)  # the journal is part of every look until then
+        failed = trio.Event()
+
+        async def fail(*_: object) -> Sequence[Owed]:
+            await trio.lowlevel.checkpoint()
+            failed.set()
+            raise StoreError("the server cannot be reached")
+
+        monkeypatch.setattr(two.store, "owed", fail)
+        await desk.end(job_id)
+        await failed.wait()
+        monkeypatch.undo()
+        await watcher.until_terminal(job_id)

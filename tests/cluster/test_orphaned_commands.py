@@ -9,7 +9,9 @@ import pytest
 import trio
 
 from arcp_trio.store.postgres.administering import make_schema
+from arcp_trio.wire.features import CLIENT_FEATURES
 from tests.cluster.nodes import cluster_over, peer_at
+from tests.questions.support import ANSWER, MAY_ASK, next_question
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
@@ -46,3 +48,23 @@ async def test_an_adopter_obeys(database: str, tmp_path: Path) -> None:
             for stop in stops:  # on a slow machine the time for an answer may have been over
                 kind, code = said[stop]["type"], said[stop]["payload"].get("code")
                 assert kind == "x-vendor.arcp-trio.stopped" or code == "INTERNAL_ERROR"
+
+
+async def test_an_adopter_takes_an_answer(database: str, tmp_path: Path) -> None:
+    """An answer that comes while the job's node stands still reaches the job at its next node."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    with trio.fail_after(SECONDS):
+        async with (
+            cluster_over(database, tmp_path, nodes=2) as cluster,
+            peer_at(cluster[0], CLIENT_FEATURES) as peer,
+            peer_at(cluster[1], CLIENT_FEATURES) as other,
+        ):
+            job = await peer.submit("asks", lease_request=MAY_ASK)
+            question = await next_question(peer, job["job_id"])
+            request = await other.send("job.subscribe", {"job_id": job["job_id"]})
+            await other.answer("job.subscribed", request)
+            cluster[0].signal(signal.SIGSTOP)
+            asked = {"job_id": job["job_id"], "question_id": question["question_id"]}
+            await other.send(ANSWER, {**asked, "answer": "yes"})
+            end = await other.until_terminal(job["job_id"])
+            assert end["payload"]["result"] == "yes"

@@ -1,4 +1,4 @@
-"""A session that moves at random, under jobs that emit at several nodes."""
+"""Sessions that move at random, under jobs that emit at several nodes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Traveller:
         """Receive a frame, and check that it comes next of its job."""
         frame = await peer.receive()
         job_id, payload = frame.get("job_id", ""), frame["payload"]
-        if frame["type"] == "job.accepted":
+        if frame["type"] in ("job.accepted", "job.subscribed"):
             self.jobs.add(job_id)
         elif frame["type"] == "job.event" and payload["kind"] == "log":
             heard = self._heard.setdefault(job_id, [])
@@ -81,13 +81,10 @@ class Traveller:
         return self.jobs == self._ended
 
 
-async def travel(nodes: Sequence[NodeHere], route: Sequence[Move]) -> None:
+async def travel(
+    traveller: Traveller, peer: Peer, nodes: Sequence[NodeHere], route: Sequence[Move]
+) -> None:
     """Go from node to node, until all jobs have ended, and hear everything of them once."""
-    traveller = Traveller()
-    peer = await nodes[0].welcomed()
-    await traveller.submit(peer)
-    while not traveller.jobs:
-        await traveller.receive(peer)
     for move in route:
         for _ in range(move.frames):
             if not traveller.is_done:
@@ -101,12 +98,28 @@ async def travel(nodes: Sequence[NodeHere], route: Sequence[Move]) -> None:
         await traveller.receive(peer)
 
 
+async def follow(nodes: Sequence[NodeHere], job_id: str, route: Sequence[Move]) -> None:
+    """Subscribe to a job, and go the other way round."""
+    traveller, peer = Traveller(), await nodes[-1].welcomed()
+    await peer.send("job.subscribe", {"job_id": job_id, "history": True})
+    while not traveller.jobs:
+        await traveller.receive(peer)
+    back = [attrs.evolve(move, submits=False) for move in reversed(route)]
+    await travel(traveller, peer, nodes, back)
+
+
 def run(route: Sequence[Move]) -> None:
     """Go that way, over an empty database."""
 
     async def main(database: str) -> None:
-        async with counting_nodes(database, NODES) as nodes:
-            await travel(nodes, route)
+        async with counting_nodes(database, NODES) as nodes, trio.open_nursery() as nursery:
+            traveller, peer = Traveller(), await nodes[0].welcomed()
+            await traveller.submit(peer)
+            while not traveller.jobs:
+                await traveller.receive(peer)
+            (job_id,) = traveller.jobs
+            nursery.start_soon(follow, nodes, job_id, route)
+            await travel(traveller, peer, nodes, route)
 
     with fresh_database() as database:
         trio.run(main, database)

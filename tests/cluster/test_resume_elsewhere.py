@@ -128,3 +128,16 @@ async def test_a_session_that_is_wanted_at_two_nodes_at_once(database: str) -> N
         assert won
         for frames in won:
             assert counted(seen + frames, job) == list(range(300))
+
+
+async def test_a_window_that_is_over_is_over_at_every_node(database: str) -> None:
+    """The window goes by the clock of the database, from when the session was parked."""
+    async with counting_nodes(database, resume_window_seconds=1) as (here, there):
+        peer = await here.welcomed()
+        resume = peer.resume_from()
+        await peer.drop()
+        await parked(here, peer)
+        await trio.sleep(1.1)
+        for node in (there, here):
+            with pytest.raises(ResumeWindowExpired):
+                await node.welcomed(resume=resume)

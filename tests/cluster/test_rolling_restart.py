@@ -32,3 +32,19 @@ async def test_no_client_sees_more_than_a_reconnect(database: str, tmp_path: Pat
             assert client.lost_sessions == 0
             assert client.resumes >= 1
             assert set(client.codes) <= {1012}
+
+
+async def test_a_node_that_ends_takes_nothing_over(database: str, tmp_path: Path) -> None:
+    """A durable job of a node that dies while the last other one ends waits for the next start."""
+    async with staged(database, tmp_path, nodes=2, drain=30) as stage:
+        dying, ending = stage.cluster.nodes
+        client, other = await stage.client(dying), await stage.client(ending)
+        durable = await client.submit("steps", 10, "durable")
+        job = await other.submit("count", [450, 0.01], "keeps the node up")
+        await other.heard(job, 1)
+        ending.signal(signal.SIGTERM)
+        await dying.kill()
+        assert await ending.ended() == 0
+        await dying.start()
+        assert (await client.end(durable))["result"] == sum(range(10))
+        await other.counted(job, 450)

@@ -11,7 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import Agents, BlockingContext, Json, MemoryStore, Runtime, SqliteStore
+from arcp_trio import Agents, BlockingContext, JobContext, Json, MemoryStore, Runtime, SqliteStore
+from arcp_trio.store.errors import StoreError
 from arcp_trio.store.writes import AcceptJob, FinishJob, PutSession, StartJob, Write
 from arcp_trio.testing import Peer, open_peers
 from arcp_trio.transport import TransportClosed
@@ -210,3 +211,64 @@ async def test_a_thread_does_not_hold_up_the_end_in_trouble() -> None:
 
     await run_with_a_stone(runtime, stone, have_trouble)
     stone.leave()
+
+
+clingers = Agents()
+
+
+@clingers.agent("speaker")
+async def speaker(job: JobContext) -> Json:
+    """Say something at last."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        with trio.CancelScope(shield=True):
+            await job.log("I have cleaned up")
+
+
+@clingers.agent("noter")
+async def noter(job: JobContext) -> Json:
+    """Keep one note after the other."""
+    with trio.CancelScope(shield=True):
+        for number in range(10_000):
+            await job.keep(number)
+            await trio.sleep(0.01)
+
+
+@clingers.agent("parent")
+async def parent(job: JobContext) -> Json:
+    """Wait for a child."""
+    with trio.CancelScope(shield=True):
+        await (await job.delegate("stayer", {})).result()
+
+
+class TroubledStore(MistakenStore):
+    """Is in trouble before it fails."""
+
+    async def _commit(self, writes: Sequence[Write]) -> None:
+        if self.trouble is None and any(type(write) is self._kind for write in writes):
+            raise StoreError("no space left on device")
+        await super()._commit(writes)
+
+
+@pytest.mark.logs_error(f"{FAILED}|store in trouble")
+@pytest.mark.parametrize("agent", ["speaker", "noter", "parent"])
+async def test_an_agent_that_shields_itself_waits_no_longer_for_the_store(
+    agent: str, autojump_clock: MockClock
+) -> None:
+    """A call of such an agent fails when its job is over, although nobody can cancel it."""
+
+    async def run_until_the_writer_fails(runtime: Runtime) -> None:
+        async with runtime, open_peers(runtime) as peers:
+            peer = await peers.connect()
+            await peer.hello()
+            await peer.submit(agent, {}, lease_request={"agent.delegate": ["*"]})
+            await trio.sleep(1)
+            await peer.send("job.submit", {"agent": "ticker", "input": {"n": 0}})
+            await trio.sleep_forever()
+
+    began = trio.current_time()
+    store = TroubledStore(FinishJob, RuntimeError("a fault"))
+    with pytest.raises(RuntimeError, match="a fault"):
+        await run_until_the_writer_fails(make_runtime(agents, clingers, store=store))
+    assert trio.current_time() - began <= BOUND_SECONDS

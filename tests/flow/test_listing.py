@@ -184,6 +184,8 @@ async def test_one_sees_ones_own_jobs_only(scene: Scene) -> None:
     )
     mine = [(await owner.submit("teller"))["job_id"] for _ in range(3)]
     his = [(await bob.submit("teller"))["job_id"] for _ in range(3)]
+    for job_id in (*mine, *his):
+        await scene.say(job_id)  # so its start is stored
     for peer, jobs in ((owner, mine), (again, mine), (bob, his)):
         assert await listed(peer) == jobs[::-1]
         assert await listed(peer, filter={"status": ["running"], "agent": "teller"}) == jobs[::-1]

@@ -9,6 +9,7 @@ import trio
 
 from arcp_trio.store import call_thread
 from arcp_trio.store.call_thread import CallThread
+from arcp_trio.store.errors import StoreError
 
 GUARD_SECONDS = 60.0
 """A wait that lasts so long shows a defect."""
@@ -108,3 +109,11 @@ async def test_the_thread_ends_with_its_block() -> None:
             await thread.run(int)
             assert threading.active_count() == before + 1
         assert threading.active_count() == before
+
+
+async def test_a_call_after_the_end_is_refused() -> None:
+    """A call that comes after the thread's end does not wait for it for ever."""
+    with (thread := CallThread("calls")):
+        await thread.run(int)
+    with trio.fail_after(GUARD_SECONDS), pytest.raises(StoreError, match="not open"):
+        await thread.run(int)

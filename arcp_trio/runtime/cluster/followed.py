@@ -68,10 +68,16 @@ class Followed:
 
     def learn(self, extent: Extent) -> None:
         """Take in how far the journal goes."""
-        self.length = max(self.length, extent.length)
+        # What is known may be newer than this, but not than the end.
+        self.length = extent.length if extent.finished else max(self.length, extent.length)
         self.finished = extent.finished
         self.trace_id = extent.trace_id
         self.key = extent.key
+
+    @property
+    def done(self) -> bool:
+        """Whether the sessions were given hints of all there will ever be."""
+        return self.finished and self.hinted >= self.length
 
     def next_hint(self) -> int | None:
         """Return the index of the first entry that a session here has to be given a hint of."""

@@ -96,14 +96,14 @@ class Following:
         self._new.pop(followed.job_id, None)
         self._core.store.put(Unfollow(followed.job_id))
 
-    def refuse_if_full(self) -> None:
+    def refuse_if_full(self, job_id: str) -> None:
         """Refuse to follow another journal if there are too many.
 
         Raises:
             InternalError: the limit is reached.
         """
         most = self._core.limits.followed_jobs
-        if len(self._followed) >= most:
+        if len(self._followed) >= most and job_id not in self._followed:
             raise limit_hit("followed_jobs", most, what_helps="try again when a job has ended")
 
     # -- figures
@@ -132,7 +132,7 @@ class Following:
                 by = "notify"
                 if trio.current_time() >= all_due:
                     all_due = trio.current_time() + seconds
-                    moved = {job_id for job_id, each in self._followed.items() if not each.finished}
+                    moved = {job_id for job_id, each in self._followed.items() if not each.done}
                     by = "poll"
                 await self._look_if_possible(moved, by)
 
@@ -175,7 +175,7 @@ class Following:
             followed.become(job.journal)  # this node goes on with it, after the end of another one
         elif extent is None:
             followed.become(None)  # which the sessions are told when they read
-        else:
+        elif followed.job_id in self._followed:
             followed.learn(extent)
             self._keys[extent.key] = followed.job_id
 

@@ -111,7 +111,8 @@ class Members:
         while True:
             dead, self._dead = self._dead, {}
             for row in dead.values():
-                if row.node not in self._adopting:
+                # One that ends leaves that to the others, or to the next start.
+                if row.node not in self._adopting and not self._core.closing:
                     self._adopting.add(row.node)
                     nursery.start_soon(self._adopt, row, name=f"adoption of node {row.node}")
             await self._found_dead.wait()

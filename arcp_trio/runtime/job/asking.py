@@ -187,7 +187,8 @@ async def ask(
     finally:
         if not job.suspended:
             job.questions.close(question)
-    await job.memory.kept()
+    with job.until_over():
+        await job.memory.kept()
     return "question" in state, question.done
 
 

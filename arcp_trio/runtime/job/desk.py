@@ -170,7 +170,8 @@ class Desk:
 
     async def memos_kept(self) -> None:
         """Wait until what the job remembers is stored."""
-        await self.job.memory.kept()
+        with self.job.until_over():
+            await self.job.memory.kept()
 
     async def keep(self, note: str) -> None:
         """Store the job's note, which is JSON."""
@@ -263,7 +264,8 @@ class Desk:
         """Wait for the end of a child, and return its result."""
         if child_id not in self._children:
             raise KeyError(child_id)
-        return await result_of(self.job, child_id)
+        with self.job.until_over():
+            return await result_of(self.job, child_id)
 
     async def rotate(self, credential_id: str) -> Credential:
         """Replace a credential by a new one."""

@@ -139,10 +139,12 @@ async def give_way(job: Job, *, at_once: bool = False) -> None:
     each: Job | None = job
     while each is not None:  # a cost adds to the journals of the ancestors, too
         if each.journal.over:
-            await each.journal.fit()
+            with job.until_over():
+                await each.journal.fit()
         each = each.parent
     if job.core.store.full:
-        await job.core.store.room(job.principal)
+        with job.until_over():
+            await job.core.store.room(job.principal)
     elif at_once or job.emits % EMITS_PER_CHECKPOINT == 0:
         await trio.lowlevel.checkpoint()
     else:

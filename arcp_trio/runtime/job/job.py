@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -24,10 +25,10 @@ from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.usage import serve_principal
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
-from arcp_trio.wire.errors import LeaseExpired
+from arcp_trio.wire.errors import InternalError, LeaseExpired
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from arcp_trio.authority.approvals import Approval
     from arcp_trio.authority.authority import Authority
@@ -107,6 +108,7 @@ class Job:
     _is_stopping: bool = False
     """A task waits for the agent to stop."""
     _over: trio.Event = attrs.field(factory=trio.Event)
+    _waits: set[trio.CancelScope] = attrs.field(factory=set[trio.CancelScope])
 
     async def run(self) -> None:
         """Run the agent, then finish, unless `stop_agent` had to finish before.
@@ -140,7 +142,7 @@ class Job:
             log.info("job suspended", extra=self.facts)
             if self.wallet is not None:
                 self.wallet.close()
-            self._over.set()
+            self._be_over()
             self.leave_tree()
             self.jobs.one_is_left_alone()
             self.span.end({"arcp.job.outcome": "suspended"})
@@ -248,7 +250,32 @@ class Job:
 
     def cut_off(self) -> None:
         """Wait no longer for the agent, which may be in a thread or a process."""
+        self._be_over()
+
+    def _be_over(self) -> None:
         self._over.set()
+        for scope in self._waits:
+            scope.cancel(reason="the job is over")
+
+    @contextmanager
+    def until_over(self) -> Generator[None]:
+        """End a wait of the agent when the job is over, also one that the agent shields.
+
+        What the agent waits for may never come: the store's writer may be over, too.
+
+        Raises:
+            InternalError: the job is over.
+        """
+        with trio.CancelScope() as scope:
+            if self._over.is_set():
+                scope.cancel(reason="the job is over")
+            self._waits.add(scope)
+            try:
+                yield
+            finally:
+                self._waits.discard(scope)
+        if scope.cancelled_caught:
+            raise InternalError("the job is over")
 
     @property
     def agent_has_left(self) -> bool:
@@ -287,7 +314,7 @@ class Job:
             last_event=self.last_event.words,
             durable=self.memory.durable,
         )
-        self._over.set()
+        self._be_over()
         self.leave_tree()
         log_end(self, outcome, self.authority.budget.remaining)
         group.then(partial(self.jobs.remove, self))

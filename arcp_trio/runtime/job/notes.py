@@ -43,7 +43,8 @@ async def keep(job: Job, note: str) -> None:
     refuse_if_suspended(job)
     refuse_if_ended(job)
     job.memory.keep_note(job.journal.length, note.encode())
-    await job.memory.kept()
+    with job.until_over():
+        await job.memory.kept()
 
 
 async def kept(job: Job, job_id: str) -> JsonValue:

@@ -93,7 +93,7 @@ class OtherJournals(Protocol):
         """Return the journal of another node's job; it has `length` entries at least."""
         ...
 
-    def refuse_if_full(self) -> None:
+    def refuse_if_full(self, job_id: str) -> None:
         """Refuse to follow another one if there are too many.
 
         Raises:

@@ -87,7 +87,7 @@ class Observing:
             if cursor < length or goes_on:
                 self._check_room()
                 if job is None and self._jobs.other_journals is not None:
-                    self._jobs.other_journals.refuse_if_full()
+                    self._jobs.other_journals.refuse_if_full(row.job_id)
                 watch = Watch(session, row.job_id, journal, cursor, observer=True)
         accepted = loads_object(row.accepted)
         replayed = 0 if watch is None else max(0, length - watch.cursor)

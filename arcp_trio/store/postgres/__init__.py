@@ -6,5 +6,6 @@ Modules with an underscore are internal. Only this package imports psycopg.
 from __future__ import annotations
 
 from arcp_trio.store.postgres.engine import PostgresStore
+from arcp_trio.store.postgres.reader import open_read_only
 
-__all__ = ["PostgresStore"]
+__all__ = ["PostgresStore", "open_read_only"]

@@ -100,6 +100,7 @@ class DatabaseThread:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._cut()  # a call may be left, if the writer has failed while others went on
         self._thread.__exit__(kind, error, traceback)
         self._drop()
 

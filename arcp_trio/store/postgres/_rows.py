@@ -57,10 +57,14 @@ def job_of(row: tuple[Any, ...]) -> JobRow:
 
 
 def recover(db: Database, me: int) -> Recovered:
-    """Read what a runtime that starts has to know, within the caller's transaction."""
+    """Read what a runtime that starts has to know, within the caller's transaction.
+
+    Node 0, which stands for a mere reader, sees the sessions of all.
+    """
     sessions = db.execute(
-        "SELECT session_id, principal FROM session WHERE node = %s OR node IS NULL ORDER BY sid",
-        (me,),
+        """SELECT session_id, principal FROM session
+        WHERE node = %(me)s OR node IS NULL OR %(me)s = 0 ORDER BY sid""",
+        {"me": me},
     )
     return Recovered(
         ordinal=highest_ordinal(db),

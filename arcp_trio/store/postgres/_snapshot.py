@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from arcp_trio.store.first_numbers import Run
 from arcp_trio.store.interface import JournalTrimmed
@@ -17,6 +18,9 @@ from arcp_trio.store.snapshot import (
     Snapshot,
 )
 
+KEPT_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of journals that are kept for the next ranges: to ask the server again takes longer."""
+
 
 class PostgresSnapshot(Snapshot):
     """Journals and logs as one transaction sees them."""
@@ -25,6 +29,10 @@ class PostgresSnapshot(Snapshot):
         self._db = db
         self._journals: dict[str, tuple[int, int]] = {}
         """`jid` and base of the journals that were asked for."""
+        self._rows: dict[int, Sequence[JournalRow]] = {}
+        """The rows of each journal that were read last: the next ranges of a log are in them."""
+        self._kept = 0
+        """Bytes in these rows."""
 
     # -- journals
 
@@ -50,12 +58,21 @@ class PostgresSnapshot(Snapshot):
         return gone.fetchone() is None
 
     def journal_rows(self, jid: int, index: int) -> Sequence[JournalRow]:
-        return self._db.execute(
+        known = self._rows.get(jid)
+        if known and known[0][0] <= index <= known[-1][1]:
+            return [row for row in known if row[1] >= index]
+        rows = self._db.execute(
             """SELECT first_index, last_index, entries FROM journal
             WHERE jid = %s AND last_index >= %s ORDER BY last_index LIMIT %s""",
             (jid, index, JOURNAL_PAGE),
             binary=True,
         ).fetchall()
+        self._kept += sum(len(row[2]) for row in rows)
+        if self._kept > KEPT_BYTES:
+            self._rows.clear()
+            self._kept = 0
+        self._rows[jid] = rows
+        return rows
 
     # -- logs
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 import attrs
 import trio
+from psycopg.conninfo import make_conninfo
 
 from arcp_trio.rounds import Rounds
 from arcp_trio.store.errors import StoreError
@@ -16,6 +17,9 @@ from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.looking import SnapshotReads
 from arcp_trio.store.memos import Memo
 from arcp_trio.store.postgres import _durable_rows, _listing, _owed, _rows
+from arcp_trio.store.postgres._address import address_of
+from arcp_trio.store.postgres._checks import check_schema, check_server
+from arcp_trio.store.postgres._connections import DatabaseThread, Membership
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres._snapshot import PostgresSnapshot
 from arcp_trio.store.records import JobRow, KeyRow, Recovered, SessionRow
@@ -165,3 +169,24 @@ def _one_state(db: Database) -> Generator[None]:
         yield
     finally:
         db.execute("ROLLBACK")
+
+
+@asynccontextmanager
+async def open_read_only(dsn: str, schema: str = "arcp") -> AsyncGenerator[PostgresReader]:
+    """Open a store only to read it, whether or not it has nodes now; a standby will do, too.
+
+    Raises:
+        StoreError: the database cannot be reached, or has no store of this version.
+    """
+    address = address_of(dsn, schema)
+    any_server = make_conninfo(address.conninfo, target_session_attrs="any")
+    membership = Membership(attrs.evolve(address, conninfo=any_server), synchronous=False)
+    line = DatabaseThread(membership, "reader")
+
+    def check(db: Database) -> None:
+        check_server(db, address)
+        check_schema(db, address)
+
+    with line:
+        await line.run(check)
+        yield _ReaderInTurn(ReadLines([line]), "", urgent=False)
