@@ -46,6 +46,9 @@ def test_from_the_printed_link_to_a_cancelled_job(browser: Browser, tmp_path: Pa
             page.get_by_role("button", name="Cancel job").click()
             expect(shown.articles("end")).to_contain_text("cancelled")
             job_id = shown.heading()
+            page.get_by_role("button", name="Run again").click()
+            expect(page.get_by_role("textbox", name="Input")).to_have_value('{"seconds":600}')
+            expect(page.get_by_role("combobox", name="Agent")).to_have_value("sleeper@1.0.0")
             assert re.fullmatch("job_[0-9A-Z]{26}", job_id)
             page.get_by_role("link", name="Jobs").click()
             cell = shown.row(job_id).get_by_role("cell").first

@@ -117,7 +117,7 @@ class GroupPipeline:
         """
         entries = [w.entry for w in writes if isinstance(w, AppendJournal | FinishJob)]
         ordinal = max((entry.ordinal for entry in entries), default=0)
-        with self._db.pipeline():
+        with self._db.pipeline():  # whose end commits: until then all is one transaction
             self._db.execute(_FENCE, (self._me, number, ordinal))
             for write in writes:
                 self._gather(write)
