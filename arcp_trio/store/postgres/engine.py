@@ -82,9 +82,7 @@ class PostgresStore(PostgresReader, Store):
         self._readers = [DatabaseThread(self._membership, f"reader {n}") for n in range(READERS)]
         self._between = DatabaseThread(self._membership, "between nodes")
         self._wake_ups = WakeUps(self._membership, self._between)
-        self.shared: PostgresShared = PostgresShared(
-            self._membership, self._between, self, self._wake_ups
-        )
+        self._shared = PostgresShared(self._membership, self._between, self, self._wake_ups)
         self._committed = 0
         """Number of the last group that is known to be stored."""
         self._in_doubt = False
@@ -92,6 +90,11 @@ class PostgresStore(PostgresReader, Store):
         self._still_to_forget: Sequence[str] = ()
         """Jobs that were to be forgotten by an expiry that has failed."""
         self._housekeeping = Housekeeping(self._clean, idle_seconds=IDLE_SECONDS)
+
+    @property
+    def shared(self) -> PostgresShared:
+        """What this node does with the others."""
+        return self._shared
 
     @property
     def outlasts_process(self) -> bool:
