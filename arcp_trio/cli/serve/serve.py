@@ -127,8 +127,7 @@ async def _serve(
         if store.shared is not None:
             logs.name_node(store.shared.name)
         runtime = _runtime(config, admission, store)
-        fenced = partial(last_resort.exit_within, _FENCED_SECONDS, ExitCode.FENCED)
-        runtime.when_fenced = fenced
+        runtime.when_fenced(partial(last_resort.exit_within, _FENCED_SECONDS, ExitCode.FENCED))
         runtime.add(agents)
         async with runtime:
             async with trio.open_nursery() as nursery:
