@@ -74,7 +74,7 @@ def make_schema(dsn: str, role: str | None) -> str:
     Raises:
         StoreError: it cannot be made, or is another version's.
     """
-    with _opened(dsn) as (db, address), db.transaction():
+    with _as_owner(dsn) as (db, address):
         check_server(db, address)
         found = versions(db)
         if found is None:
@@ -89,6 +89,7 @@ def make_schema(dsn: str, role: str | None) -> str:
         else:
             done = f"schema {SCHEMA} is in {address} already, version {found[0]}"
         if role is not None:
+            _refuse_others(db, address)
             grant(db, SCHEMA, role)
             done += f"; role {role} may use it"
     return done
@@ -100,7 +101,7 @@ def migrate_schema(dsn: str) -> str:
     Raises:
         StoreError: there is no schema, or it cannot be migrated.
     """
-    with _opened(dsn) as (db, address), db.transaction():
+    with _as_owner(dsn) as (db, address):
         found = versions(db)
         if found is None:
             raise StoreError(
@@ -113,6 +114,7 @@ def migrate_schema(dsn: str) -> str:
             )
         if found[0] == VERSION:
             return f"schema {SCHEMA} in {address} has version {found[0]} already"
+        _refuse_others(db, address)
         migrate(db, SCHEMA)
     return f"schema {SCHEMA} in {address} migrated from version {found[0]} to {VERSION}"
 
@@ -203,6 +205,33 @@ def _opened(dsn: str) -> Generator[tuple[Database, DatabaseAddress]]:
         with db:
             db.execute(sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(SCHEMA)))
             yield db, address
+
+
+@contextmanager
+def _as_owner(dsn: str) -> Generator[tuple[Database, DatabaseAddress]]:
+    """Begin a transaction that changes the schema, and say what a role lacks for that."""
+    with _opened(dsn) as (db, address):
+        try:
+            with db.transaction():
+                yield db, address
+        except psycopg.errors.InsufficientPrivilege as error:
+            said = error.diag.message_primary
+            raise StoreError(
+                f"{address}: role {db.info.user} may not do that: connect as one that may ({said})"
+            ) from error
+
+
+def _refuse_others(db: Database, address: DatabaseAddress) -> None:
+    """Refuse a role that does not own the schema: what it grants would only be warned of."""
+    row = db.execute(
+        "SELECT pg_get_userbyid(nspowner), pg_has_role(nspowner, 'USAGE')"
+        " FROM pg_namespace WHERE nspname = %s",
+        (SCHEMA,),
+    ).fetchone()
+    assert row is not None
+    owner, owned = row
+    if not owned:
+        raise StoreError(f"schema {SCHEMA} in {address} is role {owner}'s: connect as that role")
 
 
 def _one(db: Database, query: str) -> tuple[Any, ...]:
