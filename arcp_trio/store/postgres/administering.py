@@ -76,6 +76,7 @@ def make_schema(dsn: str, role: str | None) -> str:
     """
     with _as_owner(dsn) as (db, address):
         check_server(db, address)
+        _refuse_others(db, address)
         found = versions(db)
         if found is None:
             _refuse_foreign(db)
@@ -89,7 +90,6 @@ def make_schema(dsn: str, role: str | None) -> str:
         else:
             done = f"schema {SCHEMA} is in {address} already, version {found[0]}"
         if role is not None:
-            _refuse_others(db, address)
             grant(db, SCHEMA, role)
             done += f"; role {role} may use it"
     return done
@@ -102,6 +102,7 @@ def migrate_schema(dsn: str) -> str:
         StoreError: there is no schema, or it cannot be migrated.
     """
     with _as_owner(dsn) as (db, address):
+        _refuse_others(db, address)
         found = versions(db)
         if found is None:
             raise StoreError(
@@ -114,7 +115,6 @@ def migrate_schema(dsn: str) -> str:
             )
         if found[0] == VERSION:
             return f"schema {SCHEMA} in {address} has version {found[0]} already"
-        _refuse_others(db, address)
         migrate(db, SCHEMA)
     return f"schema {SCHEMA} in {address} migrated from version {found[0]} to {VERSION}"
 
@@ -222,16 +222,17 @@ def _as_owner(dsn: str) -> Generator[tuple[Database, DatabaseAddress]]:
 
 
 def _refuse_others(db: Database, address: DatabaseAddress) -> None:
-    """Refuse a role that does not own the schema: what it grants would only be warned of."""
+    """Refuse a role that does not own the schema, if there is one.
+
+    It may not see the tables, and for what it grants the server only warns.
+    """
     row = db.execute(
         "SELECT pg_get_userbyid(nspowner), pg_has_role(nspowner, 'USAGE')"
         " FROM pg_namespace WHERE nspname = %s",
         (SCHEMA,),
     ).fetchone()
-    assert row is not None
-    owner, owned = row
-    if not owned:
-        raise StoreError(f"schema {SCHEMA} in {address} is role {owner}'s: connect as that role")
+    if row is not None and not row[1]:
+        raise StoreError(f"schema {SCHEMA} in {address} is role {row[0]}'s: connect as that role")
 
 
 def _one(db: Database, query: str) -> tuple[Any, ...]:
