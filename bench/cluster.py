@@ -11,13 +11,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+import psycopg
+
 from arcp_trio.store.postgres.administering import make_schema
 from bench.client import Client, arrivals
 from bench.figures import Extent, Figure, percentiles, stopwatch
 from bench.peers import DURABLE, TOKENS, Server
 from bench.round_trips import run_jobs
 from bench.streaming import MESSAGE_CHARACTERS, stream
-from tests.postgres import own_server
+from tests.postgres import PostgresServer, own_server
 
 NODES: Final = (1, 2, 3)
 CROWD: Final = 16
@@ -48,14 +50,38 @@ class _Node(Server):
         return (f"--node={self._name}",)
 
 
+class _Meter:
+    """What a PostgreSQL needs for what is done in a block, each time that it is asked."""
+
+    def __init__(self, database: PostgresServer) -> None:
+        self._database = database
+        self._began = self._now()
+
+    def figures(self, row: str, events: int) -> Sequence[Figure]:
+        """Return what each event has cost since the meter was made."""
+        seconds, log = (b - a for a, b in zip(self._began, self._now(), strict=True))
+        time_row, log_row = f"{row}: PostgreSQL's time for 1,000", f"{row}: PostgreSQL's log, each"
+        return [
+            Figure(time_row, "ms", 1e6 * seconds / events, less_is_better=True),
+            Figure(log_row, "bytes", log / events, less_is_better=True),
+        ]
+
+    def _now(self) -> tuple[float, float]:
+        with psycopg.connect(self._database.url()) as db:
+            row = db.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()
+        assert row is not None
+        return self._database.processor_seconds(), float(row[0])
+
+
 def cluster(server: Server, extent: Extent) -> Sequence[Figure]:
     """Measure the server, which is on SQLite, and then nodes on PostgreSQL."""
     figures = [*_one_server("on SQLite", server, extent)]
     server.stop()
     for count in NODES:
-        with _nodes(server.folder, count) as nodes:
+        with _nodes(server.folder, count) as (nodes, database):
             if count == 1:
-                figures += _one_server("on PostgreSQL", nodes[0], extent)
+                figures += _one_server("on PostgreSQL", nodes[0], extent, database)
+                figures += _ticks(nodes[0], database, extent)
             figures.append(_crowd(nodes, extent))
             if count == 2:
                 figures += _watch(nodes, extent)
@@ -64,7 +90,7 @@ def cluster(server: Server, extent: Extent) -> Sequence[Figure]:
 
 
 @contextmanager
-def _nodes(folder: Path, count: int) -> Generator[list[_Node]]:
+def _nodes(folder: Path, count: int) -> Generator[tuple[list[_Node], PostgresServer]]:
     """Run nodes on a PostgreSQL of their own, which syncs as one in use does."""
     with own_server() as database, ExitStack() as stack:
         database.start(fsync="on", full_page_writes="on", shared_buffers="128MB")
@@ -75,21 +101,45 @@ def _nodes(folder: Path, count: int) -> Generator[list[_Node]]:
         for node in nodes:
             stack.callback(node.stop)
             node.start()
-        yield nodes
+        yield nodes, database
 
 
-def _one_server(where: str, server: Server, extent: Extent) -> Sequence[Figure]:
+def _one_server(
+    where: str, server: Server, extent: Extent, database: PostgresServer | None = None
+) -> Sequence[Figure]:
     """Measure one client's stream, and jobs that end at once."""
     events, trips = extent.of(5 * EVENTS), extent.of(TRIPS)
+    row = f"1 node {where}: stream"
     with Client(server.url) as client:
         stream(client, events // 10)  # warms up
+        meter = None if database is None else _Meter(database)
         with stopwatch(server) as watch:
             stream(client, events)
+        costs = [] if meter is None else meter.figures(row, events)
         seconds = run_jobs([client], trips)
     return [
-        watch.rate(f"1 node {where}: stream", "events/s", events),
+        watch.rate(row, "events/s", events),
+        watch.cost(f"{row}: server's time for 1,000", events, per=1000),
+        *costs,
         *percentiles(f"1 node {where}: submit to result", seconds),
     ]
+
+
+def _ticks(server: Server, database: PostgresServer, extent: Extent) -> Sequence[Figure]:
+    """Measure what events cost that come one by one, each in a transaction of its own."""
+    ticks = extent.of(TICKS)
+    row = "1 node on PostgreSQL: events one by one"
+    with Client(server.url) as client:
+        meter = _Meter(database)
+        with stopwatch(server) as watch:
+            begin = time.monotonic()
+            client.submit("ticker", {"n": ticks, "interval": TICK_SECONDS, "begin": begin})
+            client.expect("job.accepted")
+            for _ in range(ticks):
+                client.receive()
+            client.expect("job.result")
+        costs = meter.figures(row, ticks)
+    return [watch.cost(f"{row}: server's time for 1,000", ticks, per=1000), *costs]
 
 
 def _crowd(nodes: Sequence[Server], extent: Extent) -> Figure:

@@ -210,13 +210,25 @@ class PostgresServer:
         """Let all processes of the server go on."""
         self._signal_all(signal.SIGCONT)
 
+    def processor_seconds(self) -> float:
+        """Return the processor time of all processes of the server, also of those that ended."""
+        ticks = 0
+        for pid in self._processes():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, fields[11:15]))  # its own, and of children that ended
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def _signal_all(self, number: signal.Signals) -> None:
+        for pid in self._processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def _processes(self) -> list[int]:
         assert self.process is not None
         first = self.process.pid
         children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
-        for pid in (first, *map(int, children)):
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
+        return [first, *map(int, children)]
 
     def execute(self, statement: LiteralString) -> None:
         """Execute a statement as the superuser."""

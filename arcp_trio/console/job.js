@@ -202,7 +202,6 @@ export async function showJob(place, id) {
 
 	// -- the head
 
-	/** The events up to the chosen one. */
 	function past() {
 		return !travels() ? events : events.slice(0, chosen());
 	}
@@ -276,7 +275,7 @@ export async function showJob(place, id) {
 	function ask() {
 		const dialog = h('dialog', { 'aria-labelledby': 'sure' },
 			h('h2', { id: 'sure' }, 'Cancel this job?'),
-			h('p', {}, 'The agent is asked to stop, and the job ends as cancelled.'),
+			h('p', {}, 'Its agent is asked to stop.'),
 			h('button', { type: 'button', onclick: () => stop(dialog) }, 'Cancel job'),
 			h('button', { type: 'button', onclick: () => dialog.close() }, 'Let it run'));
 		dialog.addEventListener('close', () => {
@@ -301,21 +300,26 @@ export async function showJob(place, id) {
 	}
 
 	function again() {
-		sessionStorage.setItem('arcp-again', JSON.stringify({ agent: said.agent, lease: said.lease, budget: entry[VENDOR]?.budget }));
+		sessionStorage.setItem('arcp-again', JSON.stringify({ agent: said.agent, input: given(), lease: said.lease, budget: entry[VENDOR]?.budget }));
 		location.hash = '#/new';
+	}
+
+	/** Its input, if it was submitted in this tab: those who watch are not told. */
+	function given() {
+		return sessionStorage.getItem(`arcp-input-${id}`);
 	}
 
 	function copy() {
 		const words = ['arcp-trio submit', quoted(said.agent)];
-		const given = sessionStorage.getItem(`arcp-input-${id}`);
-		if (given) words.push('--input', quoted(given));
+		const input = given();
+		if (input) words.push('--input', quoted(input));
 		for (const [capability, patterns] of Object.entries(said.lease ?? {})) {
 			const flag = capability === 'cost.budget' ? '--budget' : '--lease';
 			for (const each of /** @type {string[]} */ (patterns)) words.push(flag, quoted(flag === '--lease' ? `${capability}=${each}` : each));
 		}
 		navigator.clipboard?.writeText(words.join(' '));
 		note.hidden = false;
-		put(note, words.join(' '), given ? '' : '  (its input is not told to those who watch)');
+		put(note, words.join(' '), input ? '' : '  (its input is not told to those who watch)');
 	}
 
 	function download() {

@@ -35,8 +35,9 @@ export function showForm(place) {
 		h('p', {}, 'The same on the command line: ', command));
 	document.title = 'New job · arcp-trio';
 	put(main, agents.length ? form : h('p', {}, 'The runtime has no agents.'));
-	if (kept) refill();
+	if (kept) agent.value = kept.agent;
 	choose();
+	if (kept) refill();
 	agent.addEventListener('change', choose);
 	form.addEventListener('input', tell);
 	form.addEventListener('submit', (/** @type {Event} */ event) => {
@@ -45,10 +46,11 @@ export function showForm(place) {
 	});
 
 	function refill() {
-		agent.value = kept.agent;
+		input.value = kept.input ?? input.value;
 		const given = Object.entries(kept.lease ?? {}).filter(([name]) => name !== 'cost.budget');
 		lease.value = given.flatMap(([name, patterns]) => patterns.map((/** @type {string} */ each) => `${name}=${each}`)).join('\n');
 		budget.value = Object.entries(kept.budget ?? {}).map(([name, most]) => `${name}:${most}`).join(' ');
+		tell();
 	}
 
 	/** Show fields for the input, if the agent has told what it is. */

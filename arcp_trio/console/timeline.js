@@ -30,15 +30,15 @@ function said(event, { calls, id, place }) {
 		case 'log':
 			return [h('span', { class: `level ${['warn', 'error'].includes(body.level) ? body.level : ''}` }, body.level ?? 'info'), ' ', folded(body.message)];
 		case 'thought':
-			return [folded(body.text ?? body.message ?? body.content ?? body)];
+			return [folded(body.text)];
 		case 'status':
 			return [h('strong', {}, clipped(body.phase ?? '', SHORT)), ' ', folded(body.message ?? '')];
 		case 'progress':
 			return [`${body.current}${body.total ? ` of ${body.total}` : ''} ${clipped(body.units ?? '', 60)} `, folded(body.message ?? '')];
 		case 'metric':
 			return [`${clipped(body.name, SHORT)} ${body.value} ${clipped(body.unit ?? '', 60)}`];
-		case 'artifact':
-			return ['artifact ', link(body.uri ?? body.url ?? ''), ' ', clipped(body.content_type ?? body.media_type ?? '', 100)];
+		case 'artifact_ref':
+			return [link(body.uri), ' ', clipped(body.content_type ?? '', 100)];
 		case 'tool_call':
 			return [h('strong', {}, clipped(body.tool ?? '', SHORT)), ' ', folded(body.args)];
 		case 'tool_result':
@@ -46,7 +46,7 @@ function said(event, { calls, id, place }) {
 		case 'delegate':
 			return ['to ', h('strong', {}, clipped(body.agent ?? '', SHORT)), ' ', folded(body.input)];
 		case 'result_chunk':
-			return [h('span', { class: 'chunk' }, clipped(body.data ?? '', 20_000))];
+			return [h('span', { class: 'chunk' }, body.encoding === 'base64' ? 'bytes' : clipped(body.data, 20_000))];
 		case QUESTION:
 			return [question(body, id, place)];
 		case 'end':

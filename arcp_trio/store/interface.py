@@ -159,13 +159,16 @@ class Store(WriteQueue, Reads):
     """The most a job's journal may take in this store, whatever the runtime's limits allow."""
     most_bytes: float = math.inf
     """The same for all that is stored."""
-    shared: Shared | None = None
-    """What there is besides if several runtimes can share this store; then this one is a node."""
 
     @property
     def outlasts_process(self) -> bool:
         """Whether what is stored survives the end of the process, however that ends."""
         return self.durable
+
+    @property
+    def shared(self) -> Shared | None:
+        """What there is besides if several runtimes share the store, of which this is a node."""
+        return None
 
     def files(self) -> Sequence[str]:
         """Return the paths of the files in which everything is kept; by default, no files."""

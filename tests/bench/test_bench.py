@@ -106,8 +106,17 @@ ROWS: Final[dict[str, dict[str, frozenset[str]]]] = {
             *(
                 f"1 node on {store}: {what}"
                 for store in ("SQLite", "PostgreSQL")
-                for what in ("stream", *(f"submit to result: {wait}" for wait in WAITS))
+                for what in (
+                    *("stream", "stream: server's time for 1,000"),
+                    *(f"submit to result: {wait}" for wait in WAITS),
+                )
             ),
+            *(
+                f"1 node on PostgreSQL: {what}: PostgreSQL's {cost}"
+                for what in ("stream", "events one by one")
+                for cost in ("time for 1,000", "log, each")
+            ),
+            "1 node on PostgreSQL: events one by one: server's time for 1,000",
             *(f"{nodes} on PostgreSQL: 16 streams" for nodes in ("1 node", "2 nodes", "3 nodes")),
             *(
                 f"watch at {where}, after emission: {wait}"

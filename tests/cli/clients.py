@@ -109,6 +109,15 @@ FORM = {
 async def formal(job):
     return job.input
 
+@agents.agent("monster")
+async def monster(job):
+    await job.log("x" * 1_000_000)
+    await job.emit("x-vendor.acme.keys", {f"{n}": n for n in range(60_000)})
+    await job.emit("x-vendor.acme.depth", {"a": [[[[[["deep"]]]]]]})
+    await job.artifact("javascript:alert(1)", "text/html")
+    await job.artifact("https://example.com/a?b=<i>", "<b>bold</b>")
+    return {"__proto__": {"polluted": True}, "constructor": None}
+
 @agents.agent("speaker")
 async def speaker(job):
     await job.log("first\\nsecond", level="warn")

@@ -34,7 +34,7 @@ async def test_a_node_is_killed(database: str, tmp_path: Path) -> None:
     await trio.to_thread.run_sync(make_schema, database, None)
     with trio.fail_after(SECONDS):
         async with (
-            cluster_over(database, tmp_path) as cluster,
+            cluster_over(database, tmp_path, node_seconds=5) as cluster,
             peer_at(cluster[0], QUIET) as owner,
             peer_at(cluster[1], QUIET) as one,
             peer_at(cluster[2], QUIET) as two,

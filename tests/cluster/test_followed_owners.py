@@ -17,7 +17,7 @@ from tests.reading import lines, until_end
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
 STEPS, HALF = 40, 20
-LIMITS = Limits(cancel_grace_seconds=1, node_seconds=1)
+LIMITS = Limits(cancel_grace_seconds=1)
 
 
 def walkers(stop: int | None = None) -> Agents:

@@ -46,6 +46,9 @@ def test_from_the_printed_link_to_a_cancelled_job(browser: Browser, tmp_path: Pa
             page.get_by_role("button", name="Cancel job").click()
             expect(shown.articles("end")).to_contain_text("cancelled")
             job_id = shown.heading()
+            page.get_by_role("button", name="Run again").click()
+            expect(page.get_by_role("textbox", name="Input")).to_have_value('{"seconds":600}')
+            expect(page.get_by_role("combobox", name="Agent")).to_have_value("sleeper@1.0.0")
             assert re.fullmatch("job_[0-9A-Z]{26}", job_id)
             page.get_by_role("link", name="Jobs").click()
             cell = shown.row(job_id).get_by_role("cell").first
@@ -202,6 +205,21 @@ def test_hostile_words_change_nothing(browser: Browser, commands: Commands, said
         assert dialogs == []
         wide = shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert wide
+
+
+def test_monstrous_events_are_folded(browser: Browser, commands: Commands) -> None:
+    """A line of a megabyte and 60,000 keys are folded; only addresses of the web are links."""
+    job_id = commands.detached("monster")
+    with console(browser, commands.url) as shown:
+        shown.sign_in(place=f"/jobs/{job_id}")
+        expect(shown.articles("end")).to_be_visible()
+        assert len(shown.page.get_by_role("log").inner_text()) < 10_000
+        links = shown.articles("artifact_ref").get_by_role("link")
+        expect(links).to_have_attribute("href", "https://example.com/a?b=<i>")
+        expect(links).to_have_attribute("rel", "noopener noreferrer")
+        assert shown.page.evaluate("({}).polluted") is None
+        shown.articles("x-vendor.acme.keys").locator("summary").click()
+        expect(shown.articles("x-vendor.acme.keys").locator("pre")).to_contain_text('"0": 0,')
 
 
 def test_the_form_of_a_schema(browser: Browser, commands: Commands) -> None:

@@ -85,13 +85,19 @@ def test_a_talkative_job(
         shown.sign_in(place=f"/jobs/{job_id}")
         expect(shown.articles().first).to_be_attached()
         shown.page.evaluate(WATCH_TASKS)
-        expect(shown.articles("end")).to_be_attached(timeout=(seconds + 60) * 1000)
+        # Seldom and cheaply, as what a test asks of the page takes the page's time, too.
+        shown.page.wait_for_function(
+            "() => document.querySelector('article[data-kind=end]')",
+            polling=1000,
+            timeout=(seconds + 60) * 1000,
+        )
+        longest = max(shown.page.evaluate("longTasks"), default=0)
         # There may be others: a page that falls behind is told so.
         assert shown.articles("progress").count() == 200 * seconds
         bar = shown.page.get_by_role("progressbar", name="Progress")
         assert bar.evaluate("bar => bar.value") == 200 * seconds
         if marked:  # how long a task takes depends on the machine, so the short test does not ask
-            assert max(shown.page.evaluate("longTasks"), default=0) < 100
+            assert longest < 100
 
 
 @pytest.mark.parametrize("count", [1_200, pytest.param(10_000, marks=pytest.mark.soak)])

@@ -58,7 +58,7 @@ def steal(db: Database, address: DatabaseAddress, session_id: str, node: int, me
 def _steal(db: Database, session_id: str, node: int, me: int) -> bool:
     with db.transaction():
         db.execute("SELECT member(%s)", (me,))
-        db.execute(f"SET LOCAL lock_timeout = {STEAL_MILLISECONDS}")
+        db.execute(f"SET LOCAL lock_timeout = {STEAL_MILLISECONDS}".encode())
         names = {"me": me, "session_id": session_id, "node": node}
         return db.execute(_STEAL, names).rowcount == 1
 

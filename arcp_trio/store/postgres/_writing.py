@@ -117,7 +117,7 @@ class GroupPipeline:
         """
         entries = [w.entry for w in writes if isinstance(w, AppendJournal | FinishJob)]
         ordinal = max((entry.ordinal for entry in entries), default=0)
-        with self._db.pipeline():
+        with self._db.pipeline():  # whose end commits: until then all is one transaction
             self._db.execute(_FENCE, (self._me, number, ordinal))
             for write in writes:
                 self._gather(write)
@@ -126,7 +126,7 @@ class GroupPipeline:
         return Committed(
             refused=frozenset(self._wanted.difference(*map(_firsts, self._granted))),
             moved=_by_first(self._followed),
-            commanded=frozenset().union(*map(_firsts, self._commanded)),
+            commanded=frozenset[int]().union(*map(_firsts, self._commanded)),
         )
 
     def found_stored(self, writes: Sequence[Write]) -> Committed:
@@ -193,13 +193,15 @@ class GroupPipeline:
         self._granted.append(sessions.change(self._db, self._me))
         for statement in sessions.rest():
             self._execute(statement)
-        for follows, query in ((True, _FOLLOW), (False, _UNFOLLOW)):
-            names = [(job_id,) for job_id, each in self._follows.items() if each is follows]
-            self._execute((query, names))
+        self._execute((_FOLLOW, self._followed_jobs(begins=True)))
+        self._execute((_UNFOLLOW, self._followed_jobs(begins=False)))
         self._followed.append(self._execute(jobs.journals()))
         self._commanded += map(self._command, self._commands)
         self._sessions, self._jobs = SessionWrites(), JobWrites()
         self._follows, self._claims, self._commands = {}, [], []
+
+    def _followed_jobs(self, *, begins: bool) -> list[tuple[str]]:
+        return [(job_id,) for job_id, follows in self._follows.items() if follows is begins]
 
     def _execute(self, statement: Statement) -> _Rows | None:
         return execute(self._db, statement, self._me)

@@ -82,16 +82,21 @@ class PostgresStore(PostgresReader, Store):
         self._readers = [DatabaseThread(self._membership, f"reader {n}") for n in range(READERS)]
         self._between = DatabaseThread(self._membership, "between nodes")
         self._wake_ups = WakeUps(self._membership, self._between)
-        self.shared: PostgresShared = PostgresShared(
-            self._membership, self._between, self, self._wake_ups
-        )
+        self._shared = PostgresShared(self._membership, self._between, self, self._wake_ups)
         self._committed = 0
         """Number of the last group that is known to be stored."""
         self._in_doubt = False
         """The last try to store a group seemed to fail, and may not have."""
         self._still_to_forget: Sequence[str] = ()
         """Jobs that were to be forgotten by an expiry that has failed."""
+        self._thorough_at = 0.0
+        """When housekeeping looks next for what is seldom there."""
         self._housekeeping = Housekeeping(self._clean, idle_seconds=IDLE_SECONDS)
+
+    @property
+    def shared(self) -> PostgresShared:
+        """What this node does with the others."""
+        return self._shared
 
     @property
     def outlasts_process(self) -> bool:
@@ -201,13 +206,16 @@ class PostgresStore(PostgresReader, Store):
 
     async def _clean(self) -> bool:
         """Delete what was given up; return whether there is more."""
+        thorough = trio.current_time() >= self._thorough_at
+        if thorough:
+            self._thorough_at = trio.current_time() + IDLE_SECONDS
         for _ in range(ROUND_PIECES):
-            if not await self._clean_piece():
+            if not await self._clean_piece(thorough=thorough):
                 return False
         return True
 
-    async def _clean_piece(self) -> bool:
-        return await self._try(lambda db: clean_piece(db, self._membership.node))
+    async def _clean_piece(self, *, thorough: bool = True) -> bool:
+        return await self._try(lambda db: clean_piece(db, self._membership.node, thorough=thorough))
 
 
 def _process(db: Database) -> int:
