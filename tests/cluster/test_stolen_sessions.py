@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 import pytest
 import trio
 
-from arcp_trio import PostgresStore
+from arcp_trio import InternalError, PostgresStore
 from arcp_trio.runtime.cluster.obeying import Obeyer
 from arcp_trio.runtime.session.sessions import Sessions
-from arcp_trio.store.writes import AcceptJob, AppendLog, Write
+from arcp_trio.store.writes import AcceptJob, AppendLog, RotateToken, Write
+from arcp_trio.testing.frames import Frame
+from arcp_trio.transport import TransportClosed
 from tests.cluster.counting import SECONDS, counted, counting_nodes, read
-from tests.cluster.side_by_side import nodes_over
+from tests.cluster.side_by_side import NodeHere, nodes_over
 from tests.credentials.upstream import Upstream
 from tests.inside import awake_sessions, live_jobs
 from tests.metrics import scrape
@@ -90,6 +92,31 @@ async def test_a_node_that_stands_still_with_numbers_that_are_not_stored(
         assert scrape(there.runtime)("sessions_moved_total", how="stolen") == 1
         assert scrape(here.runtime)("refused_writes_total") >= 1
         assert not awake_sessions(here.runtime)
+
+
+async def test_a_node_that_stands_still_between_taking_and_attaching(
+    standstill: Standstill, database: str
+) -> None:
+    """A client that gives up on such a node resumes at a third one, with the token it has."""
+    async with counting_nodes(database, 3) as (first, second, third):
+        peer = await first.welcomed()
+        job = (await peer.submit("count", [60, 0.01]))["job_id"]
+        seen = await read(peer, job, 10)
+        await peer.drop()
+        standstill.before(second.store, lambda write: isinstance(write, RotateToken))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(expect_no_session, second, peer.resume_from())
+            await standstill.begun.wait()
+            again = await third.welcomed(resume=peer.resume_from())
+            standstill.over.set()
+        seen += await read(again, job)
+        assert counted(seen, job) == list(range(60))
+
+
+async def expect_no_session(node: NodeHere, resume: Frame) -> None:
+    """Try to resume at a node, in vain."""
+    with pytest.raises((InternalError, TransportClosed)):
+        await node.welcomed(resume=resume)
 
 
 async def nothing(_obeyer: Obeyer) -> None:

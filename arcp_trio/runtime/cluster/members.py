@@ -62,7 +62,9 @@ class Members:
     @property
     def others_up(self) -> bool:
         """Whether another node takes sessions and jobs, as far as is known."""
-        rows = [] if self._newest is None or self._cut_off else self._newest.nodes
+        if self._newest is None or self._cut_off:
+            return False
+        rows = self._newest.nodes
         return any(row.state == NodeState.UP and row.node != self._nodes.node for row in rows)
 
     def trouble(self) -> str | None:

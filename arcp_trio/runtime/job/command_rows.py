@@ -45,8 +45,6 @@ def encode_answer(answer: Obeyed | ArcpError) -> bytes:
 def read_answer(text: bytes) -> Obeyed | ArcpError:
     """Return what came of a command."""
     said = _read_answer.decode(text)
-    match said:
-        case {"error": dict() as payload}:
-            return error_from_payload(payload)
-        case _:
-            return msgspec.convert(said, Obeyed)
+    if "error" in said:
+        return error_from_payload(msgspec.convert(said["error"], dict[str, object]))
+    return msgspec.convert(said, Obeyed)

@@ -40,11 +40,15 @@ ROW_RUNS: Final = 64
 """Runs in one row of `numbering`, at most: the last row is rewritten until it is full."""
 
 
-def clean_piece(db: Database, me: int) -> bool:
+def clean_piece(db: Database, me: int, *, thorough: bool) -> bool:
     """Delete a piece of what was given up.
 
     Return False if nothing is left to delete, or if another node is at it.
+
+    Args:
+        thorough: whether to look for all, also for what is seldom there and takes long to find.
     """
+    steps = (*_STEPS, *_SELDOM) if thorough else _STEPS
     with db.transaction():
         # What is deleted is booked on node 0. Nobody is told of it, so nothing has to be synced.
         db.execute(
@@ -52,7 +56,7 @@ def clean_piece(db: Database, me: int) -> bool:
             " set_config('synchronous_commit', 'off', true)",
             (me,),
         )
-        return alone(db, CLEANING) and any(_for_a_while(step, db) for step in _STEPS)
+        return alone(db, CLEANING) and any(_for_a_while(step, db) for step in steps)
 
 
 def _for_a_while(step: Callable[[Database], bool], db: Database) -> bool:
@@ -289,11 +293,5 @@ def _forget_shares(db: Database) -> bool:
     return True
 
 
-_STEPS: Final = (
-    _end_windows,
-    _forget_jobs,
-    _clear_journals,
-    _clear_logs,
-    _forget_nodes,
-    _forget_shares,
-)
+_STEPS: Final = (_end_windows, _forget_jobs, _clear_journals, _clear_logs)
+_SELDOM: Final = (_forget_nodes, _forget_shares)

@@ -89,6 +89,8 @@ class PostgresStore(PostgresReader, Store):
         """The last try to store a group seemed to fail, and may not have."""
         self._still_to_forget: Sequence[str] = ()
         """Jobs that were to be forgotten by an expiry that has failed."""
+        self._thorough_at = 0.0
+        """When housekeeping looks next for what is seldom there."""
         self._housekeeping = Housekeeping(self._clean, idle_seconds=IDLE_SECONDS)
 
     @property
@@ -204,13 +206,16 @@ class PostgresStore(PostgresReader, Store):
 
     async def _clean(self) -> bool:
         """Delete what was given up; return whether there is more."""
+        thorough = trio.current_time() >= self._thorough_at
+        if thorough:
+            self._thorough_at = trio.current_time() + IDLE_SECONDS
         for _ in range(ROUND_PIECES):
-            if not await self._clean_piece():
+            if not await self._clean_piece(thorough=thorough):
                 return False
         return True
 
-    async def _clean_piece(self) -> bool:
-        return await self._try(lambda db: clean_piece(db, self._membership.node))
+    async def _clean_piece(self, *, thorough: bool = True) -> bool:
+        return await self._try(lambda db: clean_piece(db, self._membership.node, thorough=thorough))
 
 
 def _process(db: Database) -> int:
