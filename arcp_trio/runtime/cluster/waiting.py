@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from arcp_trio.runtime.cluster.obeying import with_cancels
 from arcp_trio.runtime.restart import settle
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import loads_object
 
@@ -106,7 +106,7 @@ class WaitingJobs:
             self._jobs.remove(job)  # what another node asks of it is that of its next node
         try:
             await self._shared.leave_jobs([job.id for job in stopped])
-        except StoreError as error:
+        except (StoreError, Fenced) as error:
             log.warning("jobs not left to other nodes", extra={"error": str(error)})
 
 
