@@ -310,7 +310,7 @@ class Runtime:
                 with trio.move_on_after(patience) as flushing:
                     await core.store.flushed()
                 if flushing.cancelled_caught:
-                    log.warning("store not flushed, the next start sees to the rest")
+                    log.warning("store not flushed, the next start or other nodes go on")
                 if self._cluster is not None and self._store_failure is None:
                     await self._cluster.leave()
                 log.info("runtime over")
