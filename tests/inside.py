@@ -50,7 +50,7 @@ class Inbox:
 
 def live_jobs(runtime: Runtime) -> set[str]:
     """Return the ids of the jobs in memory, whose ends are not stored yet."""
-    return set(runtime._life.jobs.live)
+    return set(runtime._lifetime.jobs.live)
 
 
 def jobs_in_memory() -> int:
@@ -67,17 +67,17 @@ def job_of(context: JobContext) -> object:
 
 def watching_sessions(runtime: Runtime, job_id: str) -> set[str]:
     """Return the ids of the sessions that get hints about a live job's events."""
-    return set(runtime._life.jobs.live[job_id].journal._watches)
+    return set(runtime._lifetime.jobs.live[job_id].journal._watches)
 
 
 def claimed_keys(runtime: Runtime) -> int:
     """Return how many idempotency keys are held by submits that are being decided."""
-    return len(runtime._life.sessions._submissions._judge.claims)
+    return len(runtime._lifetime.sessions._submissions._judge.claims)
 
 
 def hold_jobs(runtime: Runtime, patch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Keep jobs from starting; return a function that starts those held so far."""
-    jobs = runtime._life.jobs
+    jobs = runtime._lifetime.jobs
     start, held = jobs.start, list[Job]()
     patch.setattr(jobs, "start", held.append)
 
@@ -93,14 +93,14 @@ def hold_jobs(runtime: Runtime, patch: pytest.MonkeyPatch) -> Callable[[], None]
 
 def awake_sessions(runtime: Runtime) -> set[str]:
     """Return the ids of the sessions that have tasks."""
-    return set(runtime._life.sessions._awake)
+    return set(runtime._lifetime.sessions._awake)
 
 
 def shared_parking(
     runtime: Runtime, moves: Moves, me: int, ask: Callable[[str, int], Awaitable[bool]]
 ) -> SharedParking:
     """Return what would take sessions from other nodes, if the runtime were a node."""
-    return SharedParking(runtime._core, runtime._life.jobs, moves, me, ask)
+    return SharedParking(runtime._core, runtime._lifetime.jobs, moves, me, ask)
 
 
 def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:
@@ -128,7 +128,7 @@ def inbox(runtime: Runtime, session_id: str | None) -> Inbox:
 
 def _awake_session(runtime: Runtime, session_id: str | None) -> Session:
     assert session_id is not None, "a session is open"
-    return runtime._life.sessions._awake[session_id]
+    return runtime._lifetime.sessions._awake[session_id]
 
 
 # -- connections
@@ -136,7 +136,7 @@ def _awake_session(runtime: Runtime, session_id: str | None) -> Session:
 
 def connected_principals(runtime: Runtime) -> dict[str, int]:
     """Return how many connections count towards `sessions_per_principal`, by principal."""
-    return dict(runtime._life.sessions._connected)
+    return dict(runtime._lifetime.sessions._connected)
 
 
 def counted_addresses(runtime: Runtime) -> int:
@@ -146,7 +146,7 @@ def counted_addresses(runtime: Runtime) -> int:
 
 def looks_at_heartbeats(runtime: Runtime) -> int:
     """Return how many times to look at a heartbeat are kept."""
-    return len(runtime._life.attendance._heartbeats._due)
+    return len(runtime._lifetime.attendance._heartbeats._due)
 
 
 # -- the runtime as a whole
@@ -157,9 +157,9 @@ def held(runtime: Runtime) -> dict[str, int]:
 
     Tables that are empty are left out.
     """
-    life = runtime._life
-    submissions = life.sessions._submissions
-    owners = [runtime, life, life.jobs, life.sessions, submissions, submissions._judge]
+    lifetime = runtime._lifetime
+    submissions = lifetime.sessions._submissions
+    owners = [runtime, lifetime, lifetime.jobs, lifetime.sessions, submissions, submissions._judge]
     return {
         f"{type(owner).__name__}.{name}": len(table)
         for owner in owners

@@ -15,7 +15,7 @@ from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.job.granting import reserved_paths
-from arcp_trio.runtime.life import Life
+from arcp_trio.runtime.lifetime import Lifetime
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.prometheus import exposition
 from arcp_trio.runtime.tracing import FencedTracer, NoTracer, Tracer
@@ -100,7 +100,7 @@ class Runtime:
         if provisioner is not None and not revoker.offered:
             log.warning("provisioned_credentials is not offered: the store is not durable")
         pool = WorkerPool(workers or Workers(), self.agents)
-        self._life = Life(self._core, self.agents, revoker, pool)
+        self._lifetime = Lifetime(self._core, self.agents, revoker, pool)
         self._running: AbstractAsyncContextManager[None] | None = None
 
     # -- agents
@@ -141,8 +141,8 @@ class Runtime:
 
     def start_connection(self, serve: Callable[[], Awaitable[None]], name: str) -> None:
         """Run a connection in the runtime's nursery: its failure ends nothing else."""
-        assert self._life.started, "serve has made sure of it"
-        self._life.attendance.start(serve, name)
+        assert self._lifetime.started, "serve has made sure of it"
+        self._lifetime.attendance.start(serve, name)
 
     @property
     def entered(self) -> bool:
@@ -151,18 +151,18 @@ class Runtime:
 
     async def over(self) -> None:
         """Wait until the runtime takes no more connections."""
-        await self._life.over.wait()
+        await self._lifetime.over.wait()
 
     def ready(self) -> str | None:
         """Return why the runtime takes no work at the moment, or None if it does."""
-        core, life = self._core, self._life
-        if core.closing or life.over.is_set():
+        core, lifetime = self._core, self._lifetime
+        if core.closing or lifetime.over.is_set():
             return "shutting down"
         if core.store.trouble is not None:
             return "the store cannot be used"
-        if not life.started or not core.taken_over.is_set():
+        if not lifetime.started or not core.taken_over.is_set():
             return "starting"
-        return None if life.cluster is None else life.cluster.members.trouble()
+        return None if lifetime.cluster is None else lifetime.cluster.members.trouble()
 
     async def attend(
         self, transport: Transport, *, deadline: float, welcomed: Callable[[], None] | None = None
@@ -172,14 +172,14 @@ class Runtime:
         `welcomed` is called once the session is open. A deadline of `math.inf` means that the
         client cannot connect again: its malformed frames are answered instead of ending it.
         """
-        await self._life.attendance.attend(transport, deadline, welcomed)
+        await self._lifetime.attendance.attend(transport, deadline, welcomed)
 
     # -- figures
 
     @property
     def abandoned_threads(self) -> int:
         """How many threads of agents run on although their jobs have ended."""
-        return self._life.jobs.threads.abandoned
+        return self._lifetime.jobs.threads.abandoned
 
     def connection_failed(self, reason: str) -> None:
         """Count a connection that failed before it was attended to.
@@ -190,8 +190,8 @@ class Runtime:
 
     def exposition(self) -> str:
         """Return the metrics for Prometheus (text format 0.0.4)."""
-        assert self._life.started, "the runtime has not been entered"
-        return exposition(self._core, self._life.sessions, len(self._life.attendance))
+        assert self._lifetime.started, "the runtime has not been entered"
+        return exposition(self._core, self._lifetime.sessions, len(self._lifetime.attendance))
 
     # -- its life
 
@@ -199,7 +199,7 @@ class Runtime:
         need_trio("an arcp_trio.Runtime")
         if self._running is not None:
             raise RuntimeError("a runtime runs once; make another")
-        self._running = self._life.run()
+        self._running = self._lifetime.run()
         await self._running.__aenter__()
         return self
 
@@ -218,11 +218,11 @@ class Runtime:
 
         The runtime then ends by itself.
         """
-        self._life.when_fenced = act
+        self._lifetime.when_fenced = act
 
     async def shutdown(self, drain: float = 0) -> None:
         """Refuse new work, let jobs go on for `drain` seconds, end the rest, close connections."""
-        await self._life.shutdown(drain)
+        await self._lifetime.shutdown(drain)
 
 
 def _shared_key(store: Store) -> Callable[[], bytes] | None:

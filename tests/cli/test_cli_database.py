@@ -81,6 +81,24 @@ def test_what_is_wrong_is_said(start: Starter, database: str, role: str) -> None
     assert f"run `arcp-trio store init --role {role}`" in wrong[0]
 
 
+def test_only_the_owner_makes_and_opens_the_schema(
+    start: Starter, database: str, role: str
+) -> None:
+    """A role that may not is told so, and whose the schema is; nothing is claimed to be done."""
+    with psycopg.connect(database) as db:
+        db.execute(f"CREATE ROLE {role} LOGIN")
+    code, out, err = done(start, "store", "init", "--store", as_role(database, role))
+    assert (code, out) == (1, "")
+    assert f"role {role} may not do that: connect as one that may" in err
+    assert done(start, "store", "init", "--store", database, "--role", role)[0] == 0
+    with psycopg.connect(database) as db:
+        owner = db.info.user
+    told = f"arcp-trio: schema arcp in {place(database)} is role {owner}'s: connect as that role\n"
+    for words in (("init", "--role", "pg_monitor"), ("migrate",)):
+        other = as_role(database, role)
+        assert done(start, "store", *words, "--store", other) == (1, "", told)
+
+
 def test_a_database_without_a_store(start: Starter, database: str) -> None:
     """Without a schema, `check`, `migrate` and `nodes` name the command that makes it."""
     for words in (("store", "check"), ("store", "migrate"), ("nodes",)):

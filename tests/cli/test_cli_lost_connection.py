@@ -117,6 +117,30 @@ def test_the_runtime_is_shut_down(start: Starter, tmp_path: Path) -> None:
     assert err.endswith("the runtime was shut down; it may be submitted again\n")
 
 
+CUT_SHORT = """
+import arcp_trio
+
+agents = arcp_trio.Agents()
+
+
+@agents.agent("cut_short")
+async def cut_short(job: arcp_trio.JobContext) -> None:
+    raise arcp_trio.InternalError(f"{job.input} while the job was running")
+"""
+
+
+@pytest.mark.parametrize("why", ["the job's node was lost", "no node could go on with it"])
+def test_the_node_of_the_job_is_lost(start: Starter, tmp_path: Path, why: str) -> None:
+    """A job that has ended with its node, in the words of other nodes, may be submitted again."""
+    (tmp_path / "ends.py").write_text(CUT_SHORT)
+    options = ("--memory", "--token", f"alice={TOKEN}", "--agents", "ends")
+    commands = Commands(start("serve", "--port", "0", *options).url(), tmp_path)
+    with commands.start("submit", "cut_short", "--input", json.dumps(why)) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.endswith(f"{why} while the job was running; it may be submitted again\n")
+
+
 def test_it_can_be_left_before_there_is_a_session(commands: Commands) -> None:
     """Ctrl-C ends the command before there is a session, and no job is named."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

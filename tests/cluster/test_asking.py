@@ -23,6 +23,7 @@ class OtherNode(Commands):
 
     def __init__(self) -> None:
         self.given: dict[int, bytes] = {}
+        self.slow_until = 0.0
 
     async def open_commands(self) -> Sequence[OpenCommand]:
         """Return nothing: nobody asks this node."""
@@ -30,7 +31,7 @@ class OtherNode(Commands):
 
     async def answers(self) -> Mapping[int, bytes]:
         """Return what was given."""
-        await trio.lowlevel.checkpoint()
+        await trio.sleep_until(self.slow_until)
         return dict(self.given)
 
     async def asked(self) -> None:
@@ -92,6 +93,20 @@ async def test_answers_are_handed_on_once(autojump_clock: MockClock) -> None:
     dropped = [write.numbers for write in store.writes if isinstance(write, DropAnswers)]
     assert taken == [0, 0]
     assert {1, 2, 77} == {number for numbers in dropped for number in numbers}
+
+
+async def test_an_answer_at_the_last_moment(autojump_clock: MockClock) -> None:
+    """An answer that is heard just as the asker's time ends is all that the asker is told."""
+    for _ in range(20):  # each of the two goes first now and then
+        others, said = OtherNode(), list[Obeyed | ArcpError]()
+        others.given = {1: encode_answer(Obeyed())}
+        others.slow_until = trio.current_time() + 2.5
+        asker = Asker(MemoryStore(), others, 2.5, lambda _: None)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(asker.ask, COMMAND, said.append)
+            await wait_all_tasks_blocked()
+            nursery.start_soon(asker.hear)
+        assert len(said) == 1, said
 
 
 async def test_nothing_is_read_while_nothing_is_asked() -> None:

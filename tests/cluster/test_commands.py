@@ -11,6 +11,7 @@ import trio
 from arcp_trio import (
     Agents,
     ArcpError,
+    InternalError,
     InvalidRequest,
     JobNotFound,
     Limits,
@@ -22,6 +23,7 @@ from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.errors import error_from_payload
 from tests.cluster.side_by_side import clients_of, nodes_over, runtime_over, sleeper
+from tests.metrics import scrape
 from tests.questions.support import answer, asked, listed
 from tests.stage import BOB, OPERATOR
 
@@ -209,6 +211,30 @@ async def test_a_job_between_two_nodes(database: str) -> None:
                 await trio.sleep(1.5)
                 await trio.to_thread.run_sync(give, here.store.shared.node)
             assert (await peer.until_terminal(job_id))["payload"]["code"] == "CANCELLED"
+
+
+async def test_what_waits_for_another_node_counts_as_received(database: str) -> None:
+    """A large answer to a job that no node has is among what its principal may have received."""
+    size, limits = 50_000, Limits(command_seconds=3)
+    with trio.fail_after(SECONDS):
+        async with nodes_over(database, limits=limits) as (here, there):
+            peer, other = await here.welcomed(), await there.welcomed()
+            question = await asked(peer)
+            give = partial(give_job, database, question["job_id"])
+            await trio.to_thread.run_sync(give, None)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(unanswered, other, question, "x" * size)
+                while not await there.store.shared.open_commands():  # noqa: ASYNC110 - in the database
+                    await trio.sleep(0.01)
+                assert scrape(there.runtime)("held", pool="received_bytes") >= size
+            assert scrape(there.runtime)("held", pool="received_bytes") < size
+            await trio.to_thread.run_sync(give, here.store.shared.node)
+
+
+async def unanswered(peer: Peer, question: Frame, value: str) -> None:
+    """Answer a question of a job whose node does not answer."""
+    with pytest.raises(InternalError, match="does not answer"):
+        await answer(peer, question, value)
 
 
 async def test_a_job_that_waits_for_a_node(database: str) -> None:

@@ -20,7 +20,7 @@ FENCED: Final = 6
 """The exit code of a node that others have taken for dead."""
 
 
-STEPS: Final = 20
+STEPS: Final = 12
 
 
 async def at_work(stage: Stage, node: Node) -> tuple[Client, Client, str, str]:

@@ -34,7 +34,7 @@ async def go_through(database: str, folder: Path, seed: int, faults: int, second
 
 async def test_some_faults(database: str, tmp_path: Path) -> None:
     """Six clients follow jobs to their ends while nodes, lines and connections fail."""
-    await go_through(database, tmp_path, 1, faults=6, seconds=110)
+    await go_through(database, tmp_path, 1, faults=4, seconds=110)
 
 
 @pytest.mark.soak

@@ -19,7 +19,7 @@ async def test_no_client_sees_more_than_a_reconnect(database: str, tmp_path: Pat
     async with staged(database, tmp_path, drain=30) as stage:
         clients = [await stage.client(node) for node in stage.cluster.nodes for _ in range(2)]
         work = Work(clients, 1, may_lose=False)
-        durable = await clients[0].submit("steps", 60, "through it all")
+        durable = await clients[0].submit("steps", 30, "through it all")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(work.run)
             for node in stage.cluster.nodes:
@@ -27,7 +27,7 @@ async def test_no_client_sees_more_than_a_reconnect(database: str, tmp_path: Pat
                 assert await node.ended() == 0
                 await node.start()
             work.over = True
-        assert (await clients[0].end(durable))["result"] == sum(range(60))
+        assert (await clients[0].end(durable))["result"] == sum(range(30))
         for client in clients:
             assert client.lost_sessions == 0
             assert client.resumes >= 1

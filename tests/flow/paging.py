@@ -33,8 +33,11 @@ async def pages(peer: Peer, limit: int = 1, **fields: Json) -> AsyncGenerator[st
             return
 
 
-def ended_jobs(store: Store, principal: str, count: int) -> list[str]:
-    """Store `count` ended jobs that were created at one time, the newest of which ended first."""
+def ended_jobs(store: Store, principal: str, count: int, *, later: int = 0) -> list[str]:
+    """Store `count` ended jobs that were created at one time, the newest of which ended first.
+
+    All of them ended `later` seconds after those of other calls.
+    """
     ids = [new_id("job_") for _ in range(count)]
     for job_id in ids:
         row = JobRow(
@@ -49,7 +52,7 @@ def ended_jobs(store: Store, principal: str, count: int) -> list[str]:
         store.put(AcceptJob(row, None))
     for place, job_id in enumerate(reversed(ids)):
         end = Entry(0, place, b'"', terminal=True)
-        store.put(FinishJob(job_id, Status.SUCCESS, EARLIER + place, end))
+        store.put(FinishJob(job_id, Status.SUCCESS, EARLIER + later + place, end))
     return ids
 
 

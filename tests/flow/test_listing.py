@@ -228,8 +228,9 @@ async def test_only_so_many_ended_jobs_are_kept(autojump_clock: MockClock) -> No
 @pytest.mark.parametrize("filter_", [{}, {"status": ["error"], "agent": "nobody"}])
 async def test_a_hundred_thousand_jobs(scene: Scene, filter_: Frame) -> None:
     """A page costs what is on it, however far back it is."""
-    for _ in range(20 if isinstance(scene.store, PostgresStore) else 100):
-        ended_jobs(scene.store, "alice", 1_000)
+    thousands = 20 if isinstance(scene.store, PostgresStore) else 100
+    for number in range(thousands):
+        ended_jobs(scene.store, "alice", 1_000, later=1_000 * number)
         await scene.store.flushed()
     reader = await scene.welcomed()
     cursor = encoded([1e9, (await listing(reader, limit=1_000))["jobs"][-1]["job_id"]])

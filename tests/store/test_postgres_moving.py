@@ -102,6 +102,17 @@ async def test_a_parked_session_is_taken_by_one_node(database: str) -> None:
             assert await place(nodes[0]) == shared(taker).node
 
 
+async def test_a_node_that_starts_reads_only_the_sessions_of_its_jobs(database: str) -> None:
+    """However many sessions are parked: it takes those that clients come back to, one by one."""
+    async with stores(database) as (first, second):
+        parked = replace(session_row(), session_id="parked", token_digest=b"another")
+        assert await stored(first, PutSession(parked))
+        assert await stored(first, ReleaseSession("parked", 100))
+        assert not (await second.recover()).sessions
+        assert await stored(first, submitted())
+        assert list((await first.recover()).sessions) == ["S"]
+
+
 async def test_only_the_node_of_a_session_writes_it(database: str) -> None:
     """Whatever another node writes of a session, parks it with, or accepts in it is refused."""
     async with stores(database) as (mine, other):

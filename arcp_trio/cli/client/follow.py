@@ -21,7 +21,12 @@ EXIT_CODES: Final = {
     "timed_out": ExitCode.TIMED_OUT,
 }
 """The exit code for each status with which a job ends."""
-_CUT_SHORT: Final = ("the runtime restarted", "the runtime was shut down")
+_CUT_SHORT: Final = (
+    "the runtime restarted",
+    "the runtime was shut down",
+    "the job's node was lost",
+    "no node could go on with it",
+)
 """The beginnings of the message of a job that ended through no fault of its own."""
 
 

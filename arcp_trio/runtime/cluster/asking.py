@@ -67,10 +67,10 @@ class Asker:
 
         A command without an answer is not taken back: it may still be obeyed.
         """
-        seconds = self._seconds
-        with trio.move_on_after(seconds) as patience:
-            await self._exchange(kind_of(command), command.job_id, body_of(command), told)
-        if patience.cancelled_caught:
+        seconds, asked = self._seconds, _Asked(told)
+        with trio.move_on_after(seconds):
+            await self._exchange(kind_of(command), command.job_id, body_of(command), asked)
+        if not asked.answered.is_set():  # an answer may come at the very end of the time
             facts = {"job_id": command.job_id, "command": kind_of(command), "seconds": seconds}
             log.warning("node of a job does not answer", extra=facts)
             told(InternalError("the node that runs the job does not answer: try again later"))
@@ -87,15 +87,15 @@ class Asker:
         def told(answer: Obeyed | ArcpError) -> None:
             released.append(not isinstance(answer, Exception))
 
-        await self._exchange(RELEASE, session_id, b"%d" % moves, told, taken_back=True)
+        await self._exchange(RELEASE, session_id, b"%d" % moves, _Asked(told), taken_back=True)
         return released[0]
 
     async def _exchange(
-        self, kind: str, about: str, body: bytes, told: Told, *, taken_back: bool = False
+        self, kind: str, about: str, body: bytes, asked: _Asked, *, taken_back: bool = False
     ) -> None:
         self._number += 1
         number = self._number
-        asked = self._asked[number] = _Asked(told)
+        self._asked[number] = asked
         try:
             began = trio.current_time()
             while not asked.answered.is_set():

@@ -175,7 +175,7 @@ class Clerk:
             with self._fence(request):
                 await others.ask(command, told)
 
-        self._submissions.keep_place(self._session, ask_fenced)
+        self._submissions.keep_place(self._session, request.size, ask_fenced)
 
     async def _execute(self, request: Request) -> None:
         session, message = self._session, request.message

@@ -170,15 +170,21 @@ class Submissions:
             place.leave()
             session.release()
 
-    def keep_place(self, session: Session, ask: Callable[[], Awaitable[None]]) -> None:
-        """Have submits, and requests `in_turn`, wait until `ask` has returned."""
+    def keep_place(self, session: Session, size: int, ask: Callable[[], Awaitable[None]]) -> None:
+        """Have submits, and requests `in_turn`, wait until `ask` has returned.
+
+        What is asked has `size` bytes, which count as received until then.
+        """
         session.hold()
         session.asks += 1
+        session.inbox.begun(size)
         place = session.line.take_place()
-        self._nursery.start_soon(self._keep_place, session, place, ask, name="ask another node")
+        self._nursery.start_soon(
+            self._keep_place, session, place, size, ask, name="ask another node"
+        )
 
     async def _keep_place(
-        self, session: Session, place: Place, ask: Callable[[], Awaitable[None]]
+        self, session: Session, place: Place, size: int, ask: Callable[[], Awaitable[None]]
     ) -> None:
         try:
             try:
@@ -188,6 +194,7 @@ class Submissions:
             await place.turn()
         finally:
             place.leave()
+            session.inbox.done(size)
             session.release()
 
 

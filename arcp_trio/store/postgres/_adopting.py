@@ -118,15 +118,10 @@ def taken_from(db: Database, me: int, gone: int, taken: Taken) -> Recovered | No
     unfinished = [row for row in _rows.unfinished(db, me) if row.job_id in taken.jobs]
     if state in {("up",), ("draining",)} or len(unfinished) < len(taken.jobs):
         return None
-    submitters = {each for row in unfinished for each in (row.session_id, *row.submitters)}
-    sessions = db.execute(
-        "SELECT session_id, principal FROM session WHERE session_id = ANY(%s) ORDER BY sid",
-        (sorted(submitters),),
-    )
     durable = _durable_rows.unfinished(db, me)
     return Recovered(
         ordinal=_rows.highest_ordinal(db),
-        sessions=dict(sessions.fetchall()),
+        sessions=_rows.submitters(db, unfinished),
         unfinished=unfinished,
         credentials=[r for r in _rows.credentials(db, me) if r.row_id in taken.credentials],
         durable={job_id: durable[job_id] for job_id in taken.jobs & durable.keys()},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, LiteralString
 
 from arcp_trio.store.postgres import _durable_rows
@@ -59,20 +60,31 @@ def job_of(row: tuple[Any, ...]) -> JobRow:
 def recover(db: Database, me: int) -> Recovered:
     """Read what a runtime that starts has to know, within the caller's transaction.
 
-    Node 0, which stands for a mere reader, sees the sessions of all.
+    Sessions are parked in the database: a node needs only those that have submitted its jobs. Node
+    0, which stands for a mere reader, sees all.
     """
-    sessions = db.execute(
-        """SELECT session_id, principal FROM session
-        WHERE node = %(me)s OR node IS NULL OR %(me)s = 0 ORDER BY sid""",
-        {"me": me},
-    )
+    jobs = unfinished(db, me)
     return Recovered(
         ordinal=highest_ordinal(db),
-        sessions=dict(sessions.fetchall()),
-        unfinished=unfinished(db, me),
+        sessions=submitters(db, jobs) if me else _sessions(db),
+        unfinished=jobs,
         credentials=credentials(db, me),
         durable=_durable_rows.unfinished(db, me),
     )
+
+
+def submitters(db: Database, jobs: Iterable[JobRow]) -> dict[str, str]:
+    """Read which sessions that have submitted these jobs exist, and their principals."""
+    names = {name for row in jobs for name in (row.session_id, *row.submitters)}
+    sessions = db.execute(
+        "SELECT session_id, principal FROM session WHERE session_id = ANY(%s) ORDER BY sid",
+        (sorted(names),),
+    )
+    return dict(sessions.fetchall())
+
+
+def _sessions(db: Database) -> dict[str, str]:
+    return dict(db.execute("SELECT session_id, principal FROM session ORDER BY sid").fetchall())
 
 
 def highest_ordinal(db: Database) -> int:

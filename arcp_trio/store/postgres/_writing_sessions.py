@@ -151,10 +151,7 @@ class _Cursor(msgspec.Struct):
 
 @attrs.define(eq=False)
 class SessionWrites:
-    """Writes about sessions, that can be stored all at once.
-
-    What `put` returns False for comes after what was put before: that has to be stored first.
-    """
+    """Writes about sessions, that can be stored all at once."""
 
     _new: list[PutSession] = attrs.field(factory=list[PutSession])
     _taken: list[str] = attrs.field(factory=list[str])

@@ -74,8 +74,9 @@ def make_schema(dsn: str, role: str | None) -> str:
     Raises:
         StoreError: it cannot be made, or is another version's.
     """
-    with _opened(dsn) as (db, address), db.transaction():
+    with _as_owner(dsn) as (db, address):
         check_server(db, address)
+        _refuse_others(db, address)
         found = versions(db)
         if found is None:
             _refuse_foreign(db)
@@ -100,7 +101,8 @@ def migrate_schema(dsn: str) -> str:
     Raises:
         StoreError: there is no schema, or it cannot be migrated.
     """
-    with _opened(dsn) as (db, address), db.transaction():
+    with _as_owner(dsn) as (db, address):
+        _refuse_others(db, address)
         found = versions(db)
         if found is None:
             raise StoreError(
@@ -203,6 +205,34 @@ def _opened(dsn: str) -> Generator[tuple[Database, DatabaseAddress]]:
         with db:
             db.execute(sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(SCHEMA)))
             yield db, address
+
+
+@contextmanager
+def _as_owner(dsn: str) -> Generator[tuple[Database, DatabaseAddress]]:
+    """Begin a transaction that changes the schema, and say what a role lacks for that."""
+    with _opened(dsn) as (db, address):
+        try:
+            with db.transaction():
+                yield db, address
+        except psycopg.errors.InsufficientPrivilege as error:
+            said = error.diag.message_primary
+            raise StoreError(
+                f"{address}: role {db.info.user} may not do that: connect as one that may ({said})"
+            ) from error
+
+
+def _refuse_others(db: Database, address: DatabaseAddress) -> None:
+    """Refuse a role that does not own the schema, if there is one.
+
+    It may not see the tables, and for what it grants the server only warns.
+    """
+    row = db.execute(
+        "SELECT pg_get_userbyid(nspowner), pg_has_role(nspowner, 'USAGE')"
+        " FROM pg_namespace WHERE nspname = %s",
+        (SCHEMA,),
+    ).fetchone()
+    if row is not None and not row[1]:
+        raise StoreError(f"schema {SCHEMA} in {address} is role {row[0]}'s: connect as that role")
 
 
 def _one(db: Database, query: str) -> tuple[Any, ...]:

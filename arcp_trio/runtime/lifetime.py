@@ -1,4 +1,4 @@
-"""The life of a runtime: its tasks and nurseries, and the order in which they begin and end."""
+"""The lifetime of a runtime: its tasks and nurseries, and the order in which they begin and end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Life:
+class Lifetime:
     """Owns every task of a runtime, from the entry of its block to the end of its store."""
 
     jobs: Jobs
@@ -105,7 +105,7 @@ class Life:
                 with trio.move_on_after(patience) as flushing:
                     await core.store.flushed()
                 if flushing.cancelled_caught:
-                    log.warning("store not flushed, the next start sees to the rest")
+                    log.warning("store not flushed, the next start or other nodes go on")
                 if self.cluster is not None and self._store_failure is None:
                     await self.cluster.leave()
                 log.info("runtime over")
