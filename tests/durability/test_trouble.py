@@ -103,6 +103,21 @@ async def test_new_work_is_refused_and_an_idle_session_lives_on(
         await (await peers.connect()).hello()
 
 
+@pytest.mark.logs_error(TROUBLE)
+async def test_the_hello_that_finds_the_trouble_is_told_of_it(autojump_clock: MockClock) -> None:
+    """A client whose session is the first thing that cannot be stored learns that it is not."""
+    store = FailingStore()
+    runtime = make_runtime(agents, store=store)
+    async with runtime, open_peers(runtime) as peers:
+        peer = await peers.connect()
+        store.broken = True
+        with pytest.raises(InternalError, match="store cannot be used"):
+            await peer.hello()
+        store.broken = False
+        await trio.sleep(5)
+        await (await peers.connect()).hello()
+
+
 @pytest.mark.logs_error("submit failed")
 async def test_a_key_that_cannot_be_looked_up_lets_no_job_through(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch

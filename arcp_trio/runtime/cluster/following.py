@@ -139,10 +139,12 @@ class Following:
     async def _be_woken(self) -> None:
         while True:
             keys = await self._follows.moved()
-            if keys is not None and keys <= self._keys.keys():
-                self._moved |= {self._keys[key] for key in keys}
-            else:
+            if keys is None:
                 self._moved |= self._followed.keys()
+            else:
+                self._moved |= {self._keys[key] for key in keys & self._keys.keys()}
+                if keys - self._keys.keys():  # journals that were left, or whose keys are to come
+                    self._moved |= {id_ for id_, each in self._followed.items() if each.key is None}
             self._wake.set()
 
     async def _look_if_possible(self, job_ids: set[str], by: str) -> None:

@@ -18,7 +18,7 @@ from arcp_trio.runtime.connection.reader import (
 from arcp_trio.runtime.farewell import Closing, Farewell
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure
-from arcp_trio.runtime.notices import refusal
+from arcp_trio.runtime.notices import refusal, store_trouble
 from arcp_trio.transport.base import MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire import envelope
@@ -154,8 +154,11 @@ class Connection:
             except ArcpError as error:
                 await self._turn_away(error, first)
                 return None
+        error: ArcpError = Unauthenticated("no session was opened in time")
+        if first is not None and self._core.store.trouble is not None:
+            error = store_trouble()
         with trio.move_on_after(self._core.limits.close_seconds):
-            await self._turn_away(Unauthenticated("no session was opened in time"), first)
+            await self._turn_away(error, first)
         self._core.metrics.connection_failed(Failure.HANDSHAKE_SECONDS)
         return None
 

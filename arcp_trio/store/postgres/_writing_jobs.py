@@ -138,7 +138,10 @@ _END_DURABLE: Final = """
     said_no_more AS (DELETE FROM said USING ended WHERE said.jid = ended.jid)
     DELETE FROM durable USING ended WHERE durable.jid = ended.jid"""
 
-_LET_GO: Final = "UPDATE job SET kept_by = NULL WHERE kept_by = ANY(%(0)b::text[])"
+_LET_GO: Final = """
+    UPDATE job AS child SET kept_by = NULL FROM job AS parent
+    WHERE child.kept_by = ANY(%(0)b::text[]) AND parent.job_id = child.kept_by
+        AND parent.node = %(me)b"""
 
 # It returns whom to wake: nodes that follow these journals.
 _JOURNAL: Final = """
