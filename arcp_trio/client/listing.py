@@ -49,6 +49,8 @@ class JobInfo:
     """The questions that wait for an answer."""
     last_event: str | None = None
     """Its last event in words, in one line."""
+    node: str | None = None
+    """The node at which it runs, if the runtime is several."""
 
 
 def _job_info(session: ClientSession, entry: JobEntry) -> JobInfo:
@@ -73,6 +75,7 @@ def _job_info(session: ClientSession, entry: JobEntry) -> JobInfo:
         budget=_amounts(brief.budget),
         spent=_amounts(brief.spent),
         last_event=brief.last_event,
+        node=brief.node,
         waiting=[Question(session, entry.job_id, body) for body in asked],
     )
 

@@ -234,6 +234,7 @@ export async function showJob(place, id) {
 			['State', stateWord(state)],
 			['Agent', said.agent],
 			['Principal', brief.principal],
+			['Node', brief.node],
 			['Started', began && time(began)],
 			['Took', began && duration((until ? Date.parse(until) : Date.now()) - Date.parse(began))],
 			['Error', (end?.error ?? (travels() ? null : brief.error)) && `${(end?.error ?? brief.error).code}: ${(end?.error ?? brief.error).message}`],

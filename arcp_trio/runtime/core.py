@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 import trio
@@ -49,6 +49,8 @@ class Core:
     long_steps: Rounds = attrs.field(factory=lambda: Rounds(rests=True))
     """The turns of work that holds the loop for milliseconds: what is large is read and written."""
     workloads: Workloads = attrs.field(factory=Workloads)
+    node_names: Mapping[int, str] = attrs.field(factory=dict[int, str])
+    """By number, as of this node's last sign of life; empty if the store is not shared."""
     taken_over: trio.Event = attrs.field(factory=trio.Event)
     """Set once what an earlier runtime left is taken over: sessions may be opened."""
     closing: bool = False

@@ -31,7 +31,7 @@ def job_rows(jobs: Sequence[JobInfo], now: float, width: int | None) -> list[Seq
             job.agent,
             _begun(job, now),
             _took(job, now),
-            safe_line(job.principal or ""),
+            safe_line(_who(job)),
             safe_line(_money(job)),
             safe_line(_last_words(job)),
         )
@@ -93,6 +93,11 @@ def _seconds(timestamp: str | None) -> float | None:
         return None if timestamp is None else parse_rfc3339(timestamp)
     except ValueError:  # of a runtime that writes its times in another way
         return None
+
+
+def _who(job: JobInfo) -> str:
+    """Return whose job it is, and the node at which it runs."""
+    return f"{job.principal or ''} at {job.node}".lstrip() if job.node else job.principal or ""
 
 
 def _money(job: JobInfo) -> str:

@@ -71,6 +71,7 @@ def _as_json(info: JobInfo) -> JsonObject:
         "lease": dict(info.lease),
         "parent_job_id": info.parent_id,
         "principal": info.principal,
+        "node": info.node,
         "started_at": info.started_at,
         "finished_at": info.finished_at,
         "error": None

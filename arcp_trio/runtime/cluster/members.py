@@ -49,6 +49,7 @@ class Members:
         self._beginnings = beginnings
         self._nodes = nodes
         self._judge = NodeJudge(nodes.node, core.limits.node_seconds)
+        core.node_names = {nodes.node: nodes.name}
         self._newest: RollCall | None = None
         self._cut_off = False
         """The last beat did not go through."""
@@ -99,6 +100,7 @@ class Members:
         self._cut_off = call is None
         if call is not None:
             self._newest = call
+            self._core.node_names = {row.node: row.name for row in call.nodes}
             self._core.metrics.nodes = Counter(row.state for row in call.nodes)
             self._core.metrics.clock_offset = call.ahead
             clock = self._core.clock

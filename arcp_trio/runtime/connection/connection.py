@@ -154,11 +154,11 @@ class Connection:
             except ArcpError as error:
                 await self._turn_away(error, first)
                 return None
-        error: ArcpError = Unauthenticated("no session was opened in time")
+        late: ArcpError = Unauthenticated("no session was opened in time")
         if first is not None and self._core.store.trouble is not None:
-            error = store_trouble()
+            late = store_trouble()
         with trio.move_on_after(self._core.limits.close_seconds):
-            await self._turn_away(error, first)
+            await self._turn_away(late, first)
         self._core.metrics.connection_failed(Failure.HANDSHAKE_SECONDS)
         return None
 

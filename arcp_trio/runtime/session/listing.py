@@ -147,9 +147,15 @@ class Lister:
             submitted_at=created_at,  # what some clients look for
             trace_id=row.trace_id,
             last_event_seq=row.last_seq,
-            brief=_brief(now, accepted),
+            brief=_brief(now, accepted, self._node(now)),
             waiting=await self._waiting(row),
         )
+
+    def _node(self, row: JobRow) -> str | None:
+        """Return the name of the node at which a job runs, if it is known."""
+        if row.node is None or row.finished_at is not None:
+            return None
+        return self._core.node_names.get(row.node)
 
     async def _waiting(self, row: JobRow) -> WaitingFor | None:
         """Return what a job asks people, for clients that know questions."""
@@ -190,7 +196,7 @@ def _open_elsewhere(row: JobRow, now: float) -> list[QuestionBody]:
     return [each for each, end in zip(asked, ends, strict=True) if now < end]
 
 
-def _brief(row: JobRow, accepted: JsonObject) -> JobBrief:
+def _brief(row: JobRow, accepted: JsonObject, node: str | None) -> JobBrief:
     return JobBrief(
         principal=row.principal,
         parent_id=text_in(accepted.get("parent_job_id")),
@@ -200,6 +206,7 @@ def _brief(row: JobRow, accepted: JsonObject) -> JobBrief:
         budget=_amounts(object_in(accepted.get("budget"))),
         spent=None if row.spent is None else _spent(row.spent),
         last_event=row.last_event,
+        node=node,
     )
 
 

@@ -84,6 +84,8 @@ class JobBrief:
     """What it and the jobs that it delegated to have spent, by currency."""
     last_event: str | None = None
     """Its last event in words: one line of plain text."""
+    node: str | None = None
+    """The node at which it runs, if several share a store."""
 
 
 @attrs.frozen(kw_only=True)
