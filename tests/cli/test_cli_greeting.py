@@ -125,7 +125,7 @@ def test_the_log_is_full_if_asked_for(here: Commands) -> None:
     """With --log-format the lines are those of a file."""
     with terminal(here, "serve", "--port=0", "--log-format=text") as screen:
         list(greeting(screen))
-        screen.wait_for(" info    arcp_trio.runtime.runtime: runtime started version=")
+        screen.wait_for(" info    arcp_trio.runtime.lifetime: runtime started version=")
         stop(screen)
 
 
@@ -140,7 +140,7 @@ def test_programs_are_not_greeted(start: Starter) -> None:
     assert (code, out) == (0, "")
     assert "try:" not in said
     assert "agents:" not in said
-    assert " info    arcp_trio.runtime.runtime: shutting down jobs=0" in said
+    assert " info    arcp_trio.runtime.lifetime: shutting down jobs=0" in said
 
 
 def test_the_program_is_named_as_it_can_be_started(here: Commands) -> None:

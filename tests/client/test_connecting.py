@@ -315,6 +315,7 @@ async def test_the_hello(autojump_clock: MockClock) -> None:
         *ALL_FEATURES,
         "x-vendor.arcp-trio.stop",
         "x-vendor.arcp-trio.questions",
+        "x-vendor.arcp-trio.tokens",
     ]
     assert payload.keys() == {"client", "auth", "capabilities"}
 

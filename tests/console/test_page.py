@@ -36,7 +36,7 @@ def test_from_the_printed_link_to_a_cancelled_job(browser: Browser, tmp_path: Pa
             assert token not in page.content()
             expect(page.get_by_text("No jobs yet. Start one with:")).to_be_visible()
             page.get_by_role("link", name="New job").click()
-            assert shown.heading() == "New job"
+            expect(page.get_by_role("heading", name="New job")).to_be_visible()
             page.get_by_role("combobox", name="Agent").select_option(label="sleeper")
             page.get_by_role("textbox", name="Input").fill('{"seconds": 600}')
             command = "arcp-trio submit sleeper@1.0.0 --input '{\"seconds\":600}'"

@@ -36,6 +36,7 @@ TO_RUNTIME_EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "job.cancel": {"job_id": "job_1", "reason": "User requested cancel"},
     "x-vendor.arcp-trio.stop": {"job_id": "job_1", "reason": "It runs away"},
+    "x-vendor.arcp-trio.token": {"seconds": 60, "job_id": "job_1"},
     "x-vendor.arcp-trio.answer": {
         "job_id": "job_1",
         "question_id": "call_1",
@@ -125,6 +126,11 @@ TO_CLIENT_EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "job.cancelled": {"job_id": "job_1", "reason": "why"},
     "x-vendor.arcp-trio.stopped": {"request_id": "r1", "job_id": "job_1", "reason": "why"},
+    "x-vendor.arcp-trio.token_made": {
+        "request_id": "r1",
+        "token": "t",
+        "expires_at": "2026-05-13T19:31:00Z",
+    },
     "x-vendor.arcp-trio.answered": {
         "request_id": "r1",
         "job_id": "job_1",

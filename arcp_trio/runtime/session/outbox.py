@@ -172,12 +172,13 @@ class Outbox:
     def hint(self, watch: Watch, entry: Entry) -> None:
         """Give notice that a watched job has emitted `entry`; never waits, never fails."""
         if self.unsent is None or self.behind:
+            watch.hinted = False
             return
         # Entries may be large, so a client that reads too slowly finds them in the journal. The
         # first hint is kept even then: the scribe may be asleep, and has to learn of the entry.
         most = self._most_items if self.unsent.has_room else 1
         if self.hints >= most:
-            self.behind = True
+            self.behind, watch.hinted = True, False
             return
         self.hints += 1
         last = self._last_hints
