@@ -166,6 +166,7 @@ def test_as_json(commands: Commands) -> None:
         "lease": {"tool.call": ["search.*"], "cost.budget": ["USD:1.50"]},
         "parent_job_id": None,
         "principal": "alice",
+        "node": None,
         "error": None,
         "budget": {"USD": "1.50"},
         "spent": {"USD": "0.25"},

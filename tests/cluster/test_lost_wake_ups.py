@@ -75,7 +75,8 @@ async def test_everything_is_looked_at_now_and_then(
         await desk.end(job_id)
         assert numbers(frames + await until_end(watcher, job_id))[-1] == PIECES * PIECE + 1
         assert lines(await until_end(peer, job_id)) == counted(PIECES * PIECE)
-        assert scrape(two.runtime)("wakes_total", by="poll") > 0
+        if fault is not notify_before_the_commit:  # which may be over before the look that it wakes
+            assert scrape(two.runtime)("wakes_total", by="poll") > 0
 
 
 async def test_a_look_that_fails_is_made_again(

@@ -122,7 +122,7 @@ async def test_dying_at_every_commit(autojump_clock: MockClock) -> None:
     world = provided_world(store, upstream)
     async with world.runtime, two_clients(world) as (one, other):
         await tell_story(one, other)
-    assert len(moments) > 60
+    assert len(moments) > 40  # how many commits share a group depends on the schedule
     assert max(len(moment.upstream.live) for moment in moments) > 1
     for moment in moments:
         upstream = moment.upstream

@@ -24,6 +24,8 @@ OF_THE_RUN: Final = re.compile(
     r'|(?<="next_cursor":")[^"]+'
 )
 """What two runs of one story do not have in common."""
+NODE: Final = re.compile(r',"node":"[^"]+"')
+"""What a listing says of a job only if the store is one that nodes can share."""
 
 
 class Story:
@@ -51,7 +53,7 @@ class Story:
 
     def told(self) -> list[str]:
         """Return the frames; ids, times and tokens have names in the order of their coming."""
-        texts = [msgspec.json.encode(frame).decode() for frame in self._frames]
+        texts = [NODE.sub("", msgspec.json.encode(frame).decode()) for frame in self._frames]
         return [OF_THE_RUN.sub(self._name, text) for text in texts]
 
     def _name(self, found: re.Match[str]) -> str:

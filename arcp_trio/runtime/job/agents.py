@@ -171,7 +171,7 @@ class Agents:
                 is no schema for the class.
         """
         if callable(name):
-            raise TypeError('name the agent, as in @agents.agent("name") above its function')
+            raise TypeError('name the agent: @runtime.agent("name") above its function')
         _check_name(name, version)
         if loop not in ("trio", "asyncio"):
             raise ValueError(f'loop must be "trio" or "asyncio", not {loop!r}')
