@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from arcp_trio.cli import main
+from arcp_trio.cli.serve import python_lock
 from arcp_trio.front.waiting import Visitor, WaitingRoom
 from arcp_trio.rounds import Rounds
 from arcp_trio.runtime import workload
@@ -52,6 +53,12 @@ def much_is_at_work() -> None:
     """Have any number of one principal's commands at work, and acceptances in the store's queue."""
     workload.AT_WORK = ENDLESS  # type: ignore[misc]
     workload.UNSTORED = ENDLESS  # type: ignore[misc]
+
+
+def much_is_at_work_without_a_pause() -> None:
+    """Have much at work, and the loop go on without a pause for the store's threads."""
+    much_is_at_work()
+    python_lock.BUSY_SECONDS = ENDLESS  # type: ignore[misc]
 
 
 def large_steps_take_no_turns() -> None:
@@ -110,7 +117,7 @@ UNCURED: Final[dict[str, Callable[[], None]]] = {
     "fragments": strangers_may_send_fragments,
     "fragments_in_sessions": fragments_have_no_pace,
     "listings": first_come_first_served,
-    "one_key": much_is_at_work,
+    "one_key": much_is_at_work_without_a_pause,
     "silent_reader": answers_wait_for_nobody,
     "subscriptions": logs_have_any_size,
 }
