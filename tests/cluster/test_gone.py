@@ -66,7 +66,7 @@ def calls(shared: Shared) -> Mapping[str, Call]:
         "open_commands": shared.open_commands,
         "answers": shared.answers,
         "submitters": lambda: shared.submitters("J"),
-        "extents": lambda: shared.extents(["J"]),
+        "news": lambda: shared.news(["J"], {}, 1, 1),
         "cursor_elsewhere": lambda: shared.cursor_elsewhere(["J"], "S"),
         "place": lambda: shared.place("S"),
         "steal": lambda: shared.steal("S", 7),

@@ -111,7 +111,7 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "open_commands": shared.open_commands,
         "answers": shared.answers,
         "submitters": partial(shared.submitters, "J"),
-        "extents": partial(shared.extents, ["J"]),
+        "news": partial(shared.news, ["J"], {"J": 0}, 1, 1),
         "cursor_elsewhere": partial(shared.cursor_elsewhere, ["J"], "S"),
         "place": partial(shared.place, "S"),
         "steal": partial(shared.steal, "S", 0),
