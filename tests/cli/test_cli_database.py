@@ -121,7 +121,8 @@ def test_a_schema_of_something_else(start: Starter, database: str) -> None:
 def test_a_schema_of_a_newer_version(start: Starter, database: str) -> None:
     """A newer schema is neither migrated nor found good."""
     assert done(start, "store", "init", "--store", database)[0] == 0
-    assert f"has version {VERSION} already" in done(start, "store", "migrate", "--store", database)[1]
+    already = done(start, "store", "migrate", "--store", database)[1]
+    assert f"has version {VERSION} already" in already
     with psycopg.connect(database) as db:
         db.execute("UPDATE arcp.schema SET version = 99, oldest_writer = 99")
     code, _, err = done(start, "store", "migrate", "--store", database)
