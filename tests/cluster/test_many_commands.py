@@ -43,7 +43,7 @@ async def test_open_commands_come_in_pieces(database: str) -> None:
 
 
 async def test_a_command_goes_to_the_next_node(database: str) -> None:
-    """Whoever has the job by now is asked, by its number alone; once answered, nobody is."""
+    """The node that has the job by now is asked, by its number alone; once answered, none is."""
     await trio.to_thread.run_sync(make_schema, database, None)
     with trio.fail_after(SECONDS):
         async with (

@@ -40,8 +40,7 @@ DROP: Final = "DELETE FROM command WHERE asker = %(me)s AND number = ANY(%(numbe
 
 MOST_COMMANDS: Final = 256
 MOST_BYTES: Final = 1024 * 1024
-"""Open commands are read in pieces of at most so many, whose bodies have together so many bytes
-before the last one."""
+"""The bounds of a piece in which open commands are read; its last body may exceed the bytes."""
 
 _OPEN: Final = """
     SELECT id, kind, about, body FROM (
