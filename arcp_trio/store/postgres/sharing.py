@@ -47,8 +47,8 @@ class PostgresShared(PostgresNodes, Shared):
 
     # -- commands
 
-    async def open_commands(self) -> Sequence[OpenCommand]:
-        return await self._reader.read(_commands.open_commands, self.node)
+    async def open_commands(self, known: Collection[int]) -> Sequence[OpenCommand]:
+        return await self._reader.read(_commands.open_commands, self.node, known)
 
     async def answers(self) -> Mapping[int, bytes]:
         return await self._reader.read(_commands.answers, self.node)
@@ -80,6 +80,9 @@ class PostgresShared(PostgresNodes, Shared):
         return await self._line.run(
             lambda db: _moving.steal(db, address, session_id, node, moves, me)
         )
+
+    async def sessions_here(self) -> Collection[str]:
+        return await self._reader.read(_moving.sessions_of, self.node)
 
     async def untold(self, session_id: str) -> Sequence[UntoldJob]:
         return await self._reader.read(_moving.untold, session_id)
