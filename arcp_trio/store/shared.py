@@ -24,12 +24,16 @@ class OpenCommand(msgspec.Struct, frozen=True):
 class Commands(ABC):
     """What the nodes ask of each other, because only the node of a job or a session decides it.
 
-    `AskNode` asks, `AnswerNode` answers, and `DropAnswers` deletes what was answered.
+    `AskNode` and `AskAgain` ask, `AnswerNode` answers, and `DropAnswers` deletes what was answered.
     """
 
     @abstractmethod
-    async def open_commands(self) -> Sequence[OpenCommand]:
-        """Return what this node was asked and has not answered, in the order of the asking."""
+    async def open_commands(self, known: Collection[int]) -> Sequence[OpenCommand]:
+        """Return what this node was asked and has not answered, in the order of the asking.
+
+        Those with the ids `known` are left out. There may be more, as an answer is bounded in
+        commands and bytes: none is returned when there are no more.
+        """
 
     @abstractmethod
     async def answers(self) -> Mapping[int, bytes]:
@@ -131,6 +135,10 @@ class Moves(ABC):
 
         Return False if it was not that node's.
         """
+
+    @abstractmethod
+    async def sessions_here(self) -> Collection[str]:
+        """Return the sessions that are this node's."""
 
     @abstractmethod
     async def untold(self, session_id: str) -> Sequence[UntoldJob]:

@@ -67,6 +67,7 @@ class Cluster:
                 "journals of other nodes": self.following.run,
                 "jobs of other nodes": count,
                 "jobs that wait for a node": partial(self.waiting.take, seconds),
+                "sessions not awake": partial(self.parking.park_strays, sessions),
             }
             for name, work in works.items():
                 nursery.start_soon(keep_running, partial(_until_gone, work), name=name)

@@ -107,6 +107,10 @@ class Sessions:
             await self._end(session)
         return await self._wake_from_store(session_id, check)
 
+    def has(self, session_id: str) -> bool:
+        """Whether a session is awake, or is just being woken or parked."""
+        return session_id in self._awake or session_id in self._between
+
     async def _awake_or_none(self, session_id: str) -> Session | None:
         """Return a session that is awake; None if it is not, and so can be taken."""
         while session_id in self._between:

@@ -63,6 +63,12 @@ def _steal(db: Database, session_id: str, node: int, me: int) -> bool:
         return db.execute(_STEAL, names).rowcount == 1
 
 
+def sessions_of(db: Database, node: int) -> list[str]:
+    """Read the ids of a node's sessions."""
+    rows = db.execute("SELECT session_id FROM session WHERE node = %s", (node,))
+    return [session_id for (session_id,) in rows.fetchall()]
+
+
 def untold(db: Database, session_id: str) -> list[UntoldJob]:
     """Read the jobs that were accepted in a session whose log has no promise of them."""
     return [UntoldJob(*row) for row in db.execute(_UNTOLD, (session_id,), binary=True).fetchall()]

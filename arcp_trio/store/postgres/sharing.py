@@ -48,8 +48,8 @@ class PostgresShared(PostgresNodes, Shared):
 
     # -- commands
 
-    async def open_commands(self) -> Sequence[OpenCommand]:
-        return await self._reader.read(_commands.open_commands, self.node)
+    async def open_commands(self, known: Collection[int]) -> Sequence[OpenCommand]:
+        return await self._reader.read(_commands.open_commands, self.node, known)
 
     async def answers(self) -> Mapping[int, bytes]:
         return await self._reader.read(_commands.answers, self.node)
@@ -81,6 +81,9 @@ class PostgresShared(PostgresNodes, Shared):
         return await self._line.run(
             partial(_moving.steal, address=address, session_id=session_id, node=node, me=me)
         )
+
+    async def sessions_here(self) -> Collection[str]:
+        return await self._reader.read(_moving.sessions_of, self.node)
 
     async def untold(self, session_id: str) -> Sequence[UntoldJob]:
         return await self._reader.read(_moving.untold, session_id)
