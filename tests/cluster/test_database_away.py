@@ -30,7 +30,7 @@ async def until_parked(store: PostgresStore, client: Peer) -> None:
 
 
 async def expect_to_be_told(node: NodeHere, resume: Frame | None) -> None:
-    """Ask for a session, and expect to hear soon that there is none now."""
+    """Ask for a session, and expect to be refused soon."""
     with trio.fail_after(SOON), pytest.raises(InternalError, match="store cannot be used"):
         await node.welcomed(resume=resume)
 

@@ -91,7 +91,7 @@ async def test_an_old_node_goes_on_while_the_schema_is_migrated(database: str) -
 
 
 async def test_a_node_goes_on_beside_a_schema_of_a_later_version(database: str) -> None:
-    """Columns that it does not know are none of its business, in whatever it writes and reads."""
+    """Columns that it does not know change nothing in what it writes and reads."""
     async with counting_nodes(database) as (first, second):
         await count_across(first, second)
         await trio.to_thread.run_sync(make_later_schema, database)
