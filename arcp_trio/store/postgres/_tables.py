@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 # Every row has one node that writes it, and `node` says which where that can change.
@@ -260,4 +261,9 @@ _REST: Final = (
     ) WITH (fillfactor = 50)""",
 )
 
-TABLES: Final = (*_NODES, *_SESSIONS, *_JOBS, *_REST)
+# Texts are compared and ordered by their bytes, whatever the locale of the database is: so their
+# order is that of the other engines, and no new version of a system's locales breaks an index.
+TABLES: Final = tuple(
+    re.sub(r"\btext\b", 'text COLLATE "C"', statement)
+    for statement in (*_NODES, *_SESSIONS, *_JOBS, *_REST)
+)
