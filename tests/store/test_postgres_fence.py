@@ -119,8 +119,8 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "untold": partial(shared.untold, "S"),
         "held_elsewhere": shared.held_elsewhere,
     }
-    # These have values, or wait for a sign of other nodes.
-    others = {"node", "name", "signing_key", "asked", "moved"}
+    # These have values, wait for a sign of other nodes, or have something counted.
+    others = {"node", "name", "signing_key", "asked", "moved", "time_calls"}
     assert Reads.__abstractmethods__ | Shared.__abstractmethods__ == others | set(found)
     return found
 
