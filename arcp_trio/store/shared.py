@@ -97,7 +97,7 @@ class Follows(ABC):
         """Return how far the journals of these jobs go, and what is at or after the cursors.
 
         All extents are of the same time. The entries are at most `entries`, and at most `size`
-        bytes, but at least one. There are none if a journal no longer reaches back to its cursor.
+        bytes, but at least one; or none, if a journal no longer reaches back to its cursor.
         """
 
     @abstractmethod

@@ -49,7 +49,7 @@ class WakeUps:
     def __init__(self, membership: Membership) -> None:
         """Make them for a node that is yet to join."""
         self._membership = membership
-        # Its own connection: no wake-up waits behind what waits for locks.
+        # A connection of its own: wake-ups do not wait until others have got their locks.
         self._sender = DatabaseThread(membership, "wake-ups")
         self._listener = DatabaseThread(membership, "listener")
         self._listening: Database | None = None
