@@ -18,7 +18,7 @@ from tests.metrics import scrape
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
-QUICK = Limits(cancel_grace_seconds=1, node_seconds=1)
+QUICK = Limits(cancel_grace_seconds=1, node_seconds=5)
 
 
 def steps_of(name: str) -> Agents:
