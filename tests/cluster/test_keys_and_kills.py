@@ -48,16 +48,17 @@ async def go_through(database: str, folder: Path, keys: int, seconds: float) -> 
     """Have three clients submit under the same keys while nodes are killed; return the kills."""
     jobs, submitted = defaultdict[str, set[str]](set), trio.Event()
 
-    async def work(stage: Stage) -> None:
-        clients = [await stage.client(node) for node in stage.cluster.nodes]
+    async def work(clients: list[Client]) -> None:
         async with trio.open_nursery() as nursery:
             for seed, client in enumerate(clients):
                 nursery.start_soon(submit_all, client, keys, seed, jobs)
         submitted.set()
 
-    async with staged(database, folder, seconds=seconds) as stage, trio.open_nursery() as nursery:
-        nursery.start_soon(work, stage)
-        kills = await kill_nodes(stage, submitted)
+    async with staged(database, folder, seconds=seconds) as stage:
+        clients = [await stage.client(node) for node in stage.cluster.nodes]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(work, clients)
+            kills = await kill_nodes(stage, submitted)
     assert [len(ids) for ids in jobs.values()] == [1] * keys
     with psycopg.connect(database) as db:
         stored = {job_id for (job_id,) in db.execute("SELECT job_id FROM arcp.job").fetchall()}
