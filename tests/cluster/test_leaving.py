@@ -59,6 +59,7 @@ async def test_clients_and_durable_jobs_go_on_at_once(database: str) -> None:
             durable = (await client.submit("steps", 60))["job_id"]
             short = (await client.submit("pause", 3))["job_id"]
             await client.submit("echo")
+            await other_known(leaver)
             await trio.sleep(1)  # some steps
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(leaver.runtime.shutdown, drain=30))
