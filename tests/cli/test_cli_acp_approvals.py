@@ -87,6 +87,14 @@ def test_from_elsewhere(coding: Commands, tmp_path: Path) -> None:
     assert path.read_text() == "x"
 
 
+def test_a_wrong_input_is_told_with_its_place(coding: Commands) -> None:
+    """What is wrong with an input that the agent itself refuses is told like other refusals."""
+    wrong = coding.run("submit", "coder", "--input", '{"prompt": 3}')
+    told = "INVALID_REQUEST: prompt: expected a text, or a list of content blocks"
+    assert (wrong.code, wrong.err.endswith(f" failed: {told}\n")) == (1, True), wrong.err
+    assert told in coding.run("jobs").out
+
+
 def test_words_during_a_question_on_a_dumb_terminal(coding: Commands, tmp_path: Path) -> None:
     """What the agent says while it asks begins a line, without a control sequence for that."""
     question = {

@@ -114,7 +114,7 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "extents": partial(shared.extents, ["J"]),
         "cursor_elsewhere": partial(shared.cursor_elsewhere, ["J"], "S"),
         "place": partial(shared.place, "S"),
-        "steal": partial(shared.steal, "S", 0),
+        "steal": partial(shared.steal, "S", 0, 0),
         "sessions_here": shared.sessions_here,
         "untold": partial(shared.untold, "S"),
         "held_elsewhere": shared.held_elsewhere,
