@@ -45,13 +45,14 @@ lint: $(DEV) ## Run the linters, the format check, and the check of names and pr
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/python .ci/house.py
+	@.ci/browser lint
 	@$(BIN)/flake8 --select=ASYNC --disable=$(ASYNC_OFF) --exclude=.venv .
 
 .PHONY: types
 types: $(DEV) ## Run the type checkers, in strict mode
 	@$(BIN)/mypy
 	@$(BIN)/pyright --pythonpath $(BIN)/python
-	@.ci/browser
+	@.ci/browser types
 
 .PHONY: imports
 imports: $(DEV) ## Check that imports point one way
@@ -61,6 +62,7 @@ imports: $(DEV) ## Check that imports point one way
 format: $(DEV) ## Format the code and mend what the linter can mend
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+	@.ci/browser format
 
 .PHONY: bench
 bench: $(DEV) ## Measure, beside the vendor's Python SDK

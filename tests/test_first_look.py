@@ -63,6 +63,7 @@ def test_the_examples_of_the_module_are_python() -> None:
     ("missing", "module", "package"),
     [
         ("jwt", "arcp_trio.authenticators.jwt", "pyjwt[crypto]>="),
+        ("psycopg", "arcp_trio.store.postgres", "psycopg[binary]>="),
         ("httpx2", "arcp_trio.provisioners.litellm", "httpx2>="),
         ("opentelemetry", "arcp_trio.telemetry.opentelemetry", "opentelemetry-api>="),
         ("pytest_trio", "arcp_trio.testing.fixtures", "pytest-trio>="),

@@ -217,8 +217,8 @@ COMMANDS: Final = (
         example=f"{PROGRAM} jobs --status running",
         notes=_LISTING_NOTES.format(
             '"job_id", "agent", "status", "created_at", "lease", "parent_job_id", "principal",'
-            ' "started_at",\n"finished_at", "error" ("code" and "message"), "budget", "spent",'
-            ' "waiting" and "last_event";\nwhat the runtime does not tell is null'
+            ' "node",\n"started_at", "finished_at", "error" ("code" and "message"), "budget",'
+            ' "spent", "waiting" and\n"last_event"; what the runtime does not tell is null'
         ),
         declared=client.JobsOptions,
     ),

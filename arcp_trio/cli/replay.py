@@ -16,6 +16,7 @@ from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode
 from arcp_trio.cli.replay_options import ReplayOptions
 from arcp_trio.cli.store import administered
 from arcp_trio.cli.store_options import DatabaseOptions
+from arcp_trio.cli.text import safe_json
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed, Reads
 from arcp_trio.store.records import HOLES, NumberedTail, SessionRow
@@ -115,7 +116,8 @@ async def _print_frames(reader: Reads, place: str, session_id: str, after: int) 
     replay = reader.replay(session_id, last, row.top, row.log_rows)
     try:
         while frames := await replay.next(_PIECE_FRAMES, _PIECE_BYTES):
-            sys.stdout.buffer.write(b"".join(_lines(row, frames)))
+            for line in _lines(row, frames):
+                _write(line)
             jobs |= dict.fromkeys(_jobs_in(frames))
             last = max(last, *(seq for seq, _ in frames))
         if await reader.owed(row.watches, 1, 0):
@@ -134,9 +136,9 @@ async def _print_memos(reader: Reads, jobs: Sequence[str]) -> None:
     """Print memos, each with its place: the index of the entry that follows it in the journal."""
     for job_id in jobs:
         for memo in await reader.memos(job_id):
-            shown = b'{"job_id":%b,"memo":%b,"kind":%b,"index":%d,"value":%b}\n'
+            shown = b'{"job_id":%b,"memo":%b,"kind":%b,"index":%d,"value":%b}'
             fields = dumps(job_id), memo.key.encode(), dumps(memo.kind), memo.index, memo.value
-            sys.stdout.buffer.write(shown % fields)
+            _write(shown % fields)
 
 
 def _jobs_in(frames: Sequence[NumberedTail]) -> list[str]:
@@ -148,8 +150,13 @@ def _lines(row: SessionRow, frames: Sequence[NumberedTail]) -> list[bytes]:
     lines: list[bytes] = []
     for seq, stored in frames:
         tail = stored[1:] if stored[0] == HOLES else stored  # the holes stay: no secret is stored
-        lines.append(b"%b%d%b\n" % (head, seq, tail) if seq else b"%b%b\n" % (unnumbered, tail))
+        lines.append(b"%b%d%b" % (head, seq, tail) if seq else b"%b%b" % (unnumbered, tail))
     return lines
+
+
+def _write(line: bytes) -> None:
+    """Write JSON as one line without characters that a terminal would obey."""
+    sys.stdout.buffer.write(safe_json(line.decode()).encode() + b"\n")
 
 
 def _remark(text: str) -> None:

@@ -50,11 +50,7 @@ def administered(options: DatabaseOptions) -> Generator[str]:
         raise CommandError(f"no database: give --store URL, or set {defaults.STORE_VARIABLE}")
     try:
         yield dsn
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "psycopg":
-            raise
-        raise CommandError(
-            "a store in PostgreSQL needs: pip install 'arcp-trio[postgres]'"
-        ) from error
+    except ImportError as error:
+        raise CommandError(str(error)) from error
     except StoreError as error:
         raise CommandError(str(error), exit_code=ExitCode.FAILED) from error

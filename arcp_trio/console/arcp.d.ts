@@ -18,10 +18,7 @@ export class ArcpError extends Error {
 }
 /** A session with a runtime, over one connection after another; `connect` makes one. */
 export class Client {
-    /**
-     * @param {string} url
-     * @param {Options} options
-     */
+    /** @param {string} url @param {Options} options */
     constructor(url: string, options: Options);
     url: string;
     /** @type {State} */
@@ -111,10 +108,7 @@ export class Client {
 }
 /** A job of the session: iterate over it for its events, and await `result`. */
 export class Job {
-    /**
-     * @param {Fields} accepted
-     * @param {boolean} keeps whether its events are kept until they are iterated over
-     */
+    /** @param {Fields} accepted @param {boolean} keeps whether its events are kept until they are iterated over */
     constructor(accepted: Fields, keeps: boolean);
     /** @type {string} */
     id: string;

@@ -44,9 +44,19 @@
  */
 
 const FEATURES = [
-	'heartbeat', 'ack', 'list_jobs', 'subscribe', 'lease_expires_at', 'cost.budget', 'model.use',
-	'progress', 'result_chunk', 'agent_versions', 'x-vendor.arcp-trio.stop',
-	'x-vendor.arcp-trio.questions', 'x-vendor.arcp-trio.tokens',
+	'heartbeat',
+	'ack',
+	'list_jobs',
+	'subscribe',
+	'lease_expires_at',
+	'cost.budget',
+	'model.use',
+	'progress',
+	'result_chunk',
+	'agent_versions',
+	'x-vendor.arcp-trio.stop',
+	'x-vendor.arcp-trio.questions',
+	'x-vendor.arcp-trio.tokens',
 ];
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 10_000;
@@ -112,10 +122,7 @@ export class Client {
 	/** @type {Set<ReturnType<typeof setTimeout>>} */
 	#timers = new Set();
 
-	/**
-	 * @param {string} url
-	 * @param {Options} options
-	 */
+	/** @param {string} url @param {Options} options */
 	constructor(url, options) {
 		this.url = url;
 		/** @type {State} */
@@ -222,8 +229,7 @@ export class Client {
 	 * @param {string} [reason]
 	 */
 	async stop(jobId, reason) {
-		const kind = this.features.includes('x-vendor.arcp-trio.stop') ?
-			'x-vendor.arcp-trio.stop' : 'job.cancel';
+		const kind = this.features.includes('x-vendor.arcp-trio.stop') ? 'x-vendor.arcp-trio.stop' : 'job.cancel';
 		await this.#call(kind, { job_id: jobId, ...(reason ? { reason } : {}) }, jobId);
 	}
 
@@ -256,12 +262,7 @@ export class Client {
 		this.#end(null);
 	}
 
-	/**
-	 * @param {string} kind
-	 * @param {Fields} payload
-	 * @param {string | null} [jobId]
-	 * @returns {Promise<any>}
-	 */
+	/** @param {string} kind @param {Fields} payload @param {string | null} [jobId] @returns {Promise<any>} */
 	#call(kind, payload, jobId = null) {
 		return new Promise((resolve, reject) => {
 			if (this.state === 'closed') return reject(new Error('the session is over'));
@@ -276,11 +277,7 @@ export class Client {
 		this.#calls.set(this.#send(call.kind, call.payload, call.jobId), call);
 	}
 
-	/**
-	 * @param {string} kind
-	 * @param {Fields} payload
-	 * @param {string | null} [jobId]
-	 */
+	/** @param {string} kind @param {Fields} payload @param {string | null} [jobId] */
 	#send(kind, payload, jobId = null) {
 		const id = newId('');
 		/** @type {Fields} */
@@ -326,13 +323,20 @@ export class Client {
 		this.#send('session.hello', payload);
 	}
 
+	/** Hear no more of the socket. */
+	#drop() {
+		this.#clearTimers();
+		const socket = this.#socket;
+		this.#socket = null;
+		if (!socket) return;
+		socket.onclose = socket.onerror = socket.onmessage = null;
+		socket.close();
+	}
+
 	/** @param {WebSocket} socket */
 	#lost(socket) {
 		if (this.#socket !== socket || this.state === 'closed') return;
-		this.#socket = null;
-		this.#clearTimers();
-		socket.onclose = socket.onerror = socket.onmessage = null;
-		socket.close();
+		this.#drop();
 		if (this.state === 'connecting') return this.#end(new Error(`no connection to ${this.url}`));
 		if (this.state === 'live') this.#lostAt = Date.now();
 		const window = 1000 * (this.welcome.resume_window_sec ?? 60);
@@ -353,13 +357,7 @@ export class Client {
 	/** @param {Error | null} why */
 	#end(why) {
 		if (this.state === 'closed') return;
-		this.#clearTimers();
-		const socket = this.#socket;
-		this.#socket = null;
-		if (socket) {
-			socket.onclose = socket.onerror = socket.onmessage = null;
-			socket.close();
-		}
+		this.#drop();
 		const error = why ?? new Error('the session was closed');
 		for (const call of this.#waiting) call.reject(error);
 		this.#waiting.clear();
@@ -370,10 +368,7 @@ export class Client {
 		this.#closed?.(why);
 	}
 
-	/**
-	 * @param {State} state
-	 * @param {number | null} retryAt
-	 */
+	/** @param {State} state @param {number | null} retryAt */
 	#change(state, retryAt) {
 		this.state = state;
 		this.retryAt = retryAt;
@@ -408,10 +403,7 @@ export class Client {
 		});
 	}
 
-	/**
-	 * @param {number} ms
-	 * @param {() => unknown} act
-	 */
+	/** @param {number} ms @param {() => unknown} act */
 	#later(ms, act) {
 		const timer = setTimeout(() => {
 			this.#timers.delete(timer);
@@ -442,7 +434,6 @@ export class Client {
 			case 'session.error':
 				return this.#refused(payload);
 			case 'job.accepted':
-				return this.#settle(payload.request_id, this.#begin(payload));
 			case 'job.subscribed':
 				return this.#settle(payload.request_id, this.#begin(payload));
 			case 'job.cancelled':
@@ -508,10 +499,7 @@ export class Client {
 		} else if (error.code === 'UNAUTHENTICATED') this.#end(error);
 	}
 
-	/**
-	 * @param {string | undefined} requestId
-	 * @param {any} value
-	 */
+	/** @param {string | undefined} requestId @param {any} value */
 	#settle(requestId, value) {
 		const call = this.#calls.get(requestId ?? '');
 		if (call) this.#done(call).resolve(value);
@@ -577,10 +565,7 @@ export class Job {
 	/** @type {{ resolve: (value: any) => void, reject: (error: Error) => void } | undefined} */
 	#end;
 
-	/**
-	 * @param {Fields} accepted
-	 * @param {boolean} keeps whether its events are kept until they are iterated over
-	 */
+	/** @param {Fields} accepted @param {boolean} keeps whether its events are kept until they are iterated over */
 	constructor(accepted, keeps) {
 		/** @type {string} */
 		this.id = accepted.job_id;

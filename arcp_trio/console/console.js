@@ -49,7 +49,14 @@ function showSignIn(reason = null) {
 	state.textContent = 'Signed out';
 	put(facts);
 	document.title = 'Sign in · arcp-trio';
-	const field = h('input', { name: 'token', type: 'text', autocomplete: 'off', spellcheck: 'false', required: true, id: 'token' });
+	const field = h('input', {
+		name: 'token',
+		type: 'text',
+		autocomplete: 'off',
+		spellcheck: 'false',
+		required: true,
+		id: 'token',
+	});
 	const form = h(
 		'form',
 		{ 'aria-label': 'Sign in', class: 'panel' },
@@ -140,7 +147,8 @@ function showPlace() {
 	if (!client) return;
 	leavePlace();
 	const [path, query = ''] = location.hash.slice(1).split('?');
-	const here = (place = {
+	/** @type {Place} */
+	const here = {
 		client,
 		query: new URLSearchParams(query),
 		main,
@@ -153,11 +161,12 @@ function showPlace() {
 			history.replaceState(null, '', `#${path || '/'}${text ? `?${text}` : ''}`);
 		},
 		elsewhere,
-	});
+	};
+	place = here;
 	const job = /^\/jobs\/([\w-]+)$/.exec(path);
-	if (job) showJob(place, job[1]);
-	else if (path === '/new') showForm(place);
-	else showJobs(place);
+	if (job) showJob(here, job[1]);
+	else if (path === '/new') showForm(here);
+	else showJobs(here);
 	for (const each of document.querySelectorAll('nav a')) {
 		const current = each.getAttribute('href') === `#${path || '/'}`;
 		if (current) each.setAttribute('aria-current', 'page');

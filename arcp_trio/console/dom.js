@@ -3,15 +3,11 @@
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
 /** What cannot be seen, or changes how other text is seen. */
-const HIDDEN =
-	/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+const HIDDEN = /(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-/**
- * The text with characters that are invisible, or that reverse text, as their numbers.
- * @param {unknown} text
- */
+/** The text with such characters as their numbers. @param {unknown} text */
 export function visible(text) {
-	return String(text).replace(HIDDEN, (each) => `⟨${each.charCodeAt(0).toString(16).padStart(4, '0')}⟩`);
+	return String(text).replace(HIDDEN, (each) => `⟨${each.codePointAt(0)?.toString(16).padStart(4, '0')}⟩`);
 }
 
 /** @param {unknown} text @param {number} most */
@@ -30,7 +26,7 @@ export function clipped(text, most) {
 export function h(name, properties = {}, ...children) {
 	const element = document.createElement(name);
 	for (const [key, value] of Object.entries(properties)) {
-		if (value === undefined || value === null || value === false) continue;
+		if ((value ?? false) === false) continue;
 		if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
 		else element.setAttribute(key, value === true ? '' : String(value));
 	}
@@ -40,17 +36,25 @@ export function h(name, properties = {}, ...children) {
 
 /** Replace what an element contains. @param {Element} element @param {...Child} children */
 export function put(element, ...children) {
-	const shown = children.filter((each) => each !== null && each !== undefined && each !== false);
-	element.replaceChildren(
-		...shown.map((each) => (each instanceof Node ? each : document.createTextNode(visible(each)))),
-	);
+	const shown = children.filter((each) => (each ?? false) !== false);
+	element.replaceChildren(...shown.map((each) => (each instanceof Node ? each : visible(each))));
+}
+
+/** @param {string} value @param {string} [words] */
+export function option(value, words = value) {
+	return h('option', { value }, words);
+}
+
+/** @param {string} words @param {() => unknown} onclick @param {{ [name: string]: any }} [more] */
+export function button(words, onclick, more) {
+	return h('button', { type: 'button', onclick, ...more }, words);
 }
 
 /** A link if the address is one of the web, else its text. @param {unknown} address */
 export function link(address) {
-	const text = String(address);
-	if (!/^https?:\/\//i.test(text)) return document.createTextNode(clipped(text, 500));
-	return h('a', { href: text, target: '_blank', rel: 'noopener noreferrer' }, clipped(text, 500));
+	const href = String(address);
+	const words = clipped(href, 500);
+	return /^https?:\/\//i.test(href) ? h('a', { href, target: '_blank', rel: 'noopener noreferrer' }, words) : words;
 }
 
 /** A time in the reader's zone, exact on hover. @param {string | null | undefined} timestamp */
@@ -74,7 +78,13 @@ export function duration(ms) {
 }
 
 const ICONS = /** @type {{ [state: string]: string }} */ ({
-	pending: '○', running: '●', waiting: '?', success: '✓', error: '✗', cancelled: '■', timed_out: '⧖',
+	pending: '○',
+	running: '●',
+	waiting: '?',
+	success: '✓',
+	error: '✗',
+	cancelled: '■',
+	timed_out: '⧖',
 });
 
 /** A state as an icon and a word. @param {string} state */
@@ -103,5 +113,14 @@ function amount(value) {
 
 /** JSON for reading, at most so long. @param {unknown} value @param {number} [most] */
 export function shownJson(value, most = 20_000) {
-	return clipped(typeof value === 'string' ? value : JSON.stringify(value, null, 2) ?? '', most);
+	return clipped(typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? ''), most);
+}
+
+/** What somebody has typed, as JSON if it is that. @param {string} text */
+export function jsonOrText(text) {
+	try {
+		return JSON.parse(text);
+	} catch {
+		return text;
+	}
 }

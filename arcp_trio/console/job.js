@@ -1,7 +1,7 @@
 /** One job: its head, its timeline with a slider through time, its money, and its children. */
 
 import { ArcpError } from './arcp.js';
-import { duration, h, money, put, shownJson, stateWord, time } from './dom.js';
+import { button, duration, h, money, option, put, shownJson, stateWord, time } from './dom.js';
 import { Money } from './money.js';
 import { article } from './timeline.js';
 
@@ -15,10 +15,7 @@ const HEAD_MS = 200;
 const ENDED = ['success', 'error', 'cancelled', 'timed_out'];
 const CROCKFORD = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
 
-/**
- * @param {import('./console.js').Place} place
- * @param {string} id
- */
+/** @param {import('./console.js').Place} place @param {string} id */
 export async function showJob(place, id) {
 	const { client, main } = place;
 	/** The events, in order. @type {any[]} */
@@ -43,24 +40,36 @@ export async function showJob(place, id) {
 	const tree = h('section', { 'aria-label': 'Delegated jobs', hidden: true });
 	const log = h('div', { role: 'log', 'aria-label': 'Timeline', 'aria-live': 'off', class: 'timeline', tabindex: '0' });
 	const find = h('input', { type: 'search', 'aria-label': 'Find', placeholder: 'Find  /' });
-	const kinds = h('select', { 'aria-label': 'Kind' }, h('option', { value: '' }, 'all kinds'));
+	const kinds = h('select', { 'aria-label': 'Kind' }, option('', 'all kinds'));
 	const slider = h('input', { type: 'range', 'aria-label': 'Event', min: '0', max: '0', value: '0' });
 	const at = h('output', {});
-	const earlier = h('button', { type: 'button', hidden: true, onclick: showEarlier }, 'Show earlier events');
-	const cancel = h('button', { type: 'button', onclick: ask }, 'Cancel job');
+	const earlier = button('Show earlier events', showEarlier, { hidden: true });
+	const cancel = button('Cancel job', ask);
 	const result = h('section', { 'aria-label': 'Result', hidden: true });
 	const buttons = h(
 		'div',
 		{ class: 'buttons' },
 		cancel,
-		h('button', { type: 'button', onclick: again }, 'Run again'),
-		h('button', { type: 'button', onclick: copy }, 'Copy as command'),
-		h('button', { type: 'button', onclick: download }, 'Download events'),
+		button('Run again', again),
+		button('Copy as command', copy),
+		button('Download events', download),
 	);
 	const note = h('p', { role: 'alert', hidden: true });
 	document.title = `${id} · arcp-trio`;
-	put(main, h('h1', {}, id), head, bar, buttons, note, result, h('section', { 'aria-label': 'Budget' }, purse.element), tree,
-		h('div', { class: 'filters' }, find, kinds, h('label', { class: 'slider' }, slider, at)), earlier, log);
+	put(
+		main,
+		h('h1', {}, id),
+		head,
+		bar,
+		buttons,
+		note,
+		result,
+		h('section', { 'aria-label': 'Budget' }, purse.element),
+		tree,
+		h('div', { class: 'filters' }, find, kinds, h('label', { class: 'slider' }, slider, at)),
+		earlier,
+		log,
+	);
 
 	place.onevent = (event) => {
 		if (event.jobId !== id || gone) return;
@@ -80,7 +89,12 @@ export async function showJob(place, id) {
 	} catch (error) {
 		if (gone) return;
 		const missing = error instanceof ArcpError && error.code === 'JOB_NOT_FOUND';
-		put(head, missing ? 'There is no such job. It may have been deleted after its time, or belong to somebody else.' : String(error));
+		put(
+			head,
+			missing
+				? 'There is no such job. It may have been deleted after its time, or belong to somebody else.'
+				: String(error),
+		);
 		buttons.hidden = true;
 		return;
 	}
@@ -134,7 +148,7 @@ export async function showJob(place, id) {
 	function count(event) {
 		if (event.kind === 'tool_call') calls.set(event.body.call_id, event);
 		if (event.kind === 'metric') purse.add(event);
-		if (!Array.from(kinds.options).some((each) => each.value === event.kind)) kinds.append(h('option', { value: event.kind }, event.kind));
+		if (!Array.from(kinds.options).some((each) => each.value === event.kind)) kinds.append(option(event.kind));
 		if (event.kind === 'delegate') refresh().catch(() => {});
 		if (event.kind === 'end') {
 			showResult(event);
@@ -146,8 +160,11 @@ export async function showJob(place, id) {
 	/** @param {any} event @param {number} index @param {HTMLElement} made */
 	function isWanted(event, index, made) {
 		const words = find.value.toLowerCase();
-		return index < chosen() && (!kinds.value || event.kind === kinds.value) &&
-			(!words || (made.textContent ?? '').toLowerCase().includes(words));
+		return (
+			index < chosen() &&
+			(!kinds.value || event.kind === kinds.value) &&
+			(!words || (made.textContent ?? '').toLowerCase().includes(words))
+		);
 	}
 
 	function filter() {
@@ -215,7 +232,9 @@ export async function showJob(place, id) {
 		const last = seen[seen.length - 1];
 		const end = last?.kind === 'end' ? last : null;
 		const waits = !end && !travels() && entry[`${VENDOR}.waiting`];
-		const state = end?.status ?? (travels() ? 'running' : waits ? 'waiting' : ENDED.includes(entry.status) ? entry.status : 'running');
+		const state =
+			end?.status ??
+			(travels() ? 'running' : waits ? 'waiting' : ENDED.includes(entry.status) ? entry.status : 'running');
 		const progress = seen.findLast?.((each) => each.kind === 'progress');
 		bar.hidden = !progress;
 		if (progress) {
@@ -230,6 +249,7 @@ export async function showJob(place, id) {
 		const began = brief.started_at ?? entry.created_at;
 		const ends = end?.ts ?? (ENDED.includes(entry.status) ? brief.finished_at : null);
 		const until = travels() ? last?.ts : ends;
+		const error = end?.error ?? (travels() ? null : brief.error);
 		const facts = [
 			['State', stateWord(state)],
 			['Agent', said.agent],
@@ -237,20 +257,30 @@ export async function showJob(place, id) {
 			['Node', brief.node],
 			['Started', began && time(began)],
 			['Took', began && duration((until ? Date.parse(until) : Date.now()) - Date.parse(began))],
-			['Error', (end?.error ?? (travels() ? null : brief.error)) && `${(end?.error ?? brief.error).code}: ${(end?.error ?? brief.error).message}`],
+			['Error', error && `${error.code}: ${error.message}`],
 			['Money', money(brief.budget, travels() ? purse.spent(seen) : brief.spent)],
 			['May', inWords(said.lease ?? {}, said.lease_constraints ?? {})],
 			['Trace', said.trace_id],
 			['Parent', said.parent_job_id && h('a', { href: `#/jobs/${said.parent_job_id}` }, said.parent_job_id)],
 		];
-		put(head, h('dl', {}, ...facts.filter((each) => each[1]).map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value)))));
+		put(
+			head,
+			h(
+				'dl',
+				{},
+				...facts.filter((each) => each[1]).map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value))),
+			),
+		);
 	}
 
 	/** @param {any} event */
 	function showResult(event) {
 		result.hidden = false;
-		const text = event.error ? `${event.error.code}: ${event.error.message}` : event.result instanceof Uint8Array ?
-			`${event.result.length} bytes` : shownJson(event.result);
+		const text = event.error
+			? `${event.error.code}: ${event.error.message}`
+			: event.result instanceof Uint8Array
+				? `${event.result.length} bytes`
+				: shownJson(event.result);
 		put(result, h('h2', {}, event.error ? 'Error' : 'Result'), h('pre', {}, text));
 	}
 
@@ -263,10 +293,29 @@ export async function showJob(place, id) {
 		const near = await client.page({ ...window, created_before: new Date(born + 5000).toISOString() }, { limit: 1000 });
 		entry = near.jobs.find((each) => each.job_id === id) ?? entry;
 		if (events.some((each) => each.kind === 'delegate')) {
-			const below = (await client.page(window, { limit: 1000 })).jobs.filter((each) => each.parent_job_id === id).reverse();
+			const below = (await client.page(window, { limit: 1000 })).jobs
+				.filter((each) => each.parent_job_id === id)
+				.reverse();
 			tree.hidden = below.length === 0;
-			put(tree, h('h2', {}, 'Delegated jobs'), h('ul', {}, ...below.map((each) =>
-				h('li', {}, stateWord(each.status), ' ', h('a', { href: `#/jobs/${each.job_id}` }, each.job_id), ' ', each.agent))));
+			put(
+				tree,
+				h('h2', {}, 'Delegated jobs'),
+				h(
+					'ul',
+					{},
+					...below.map((each) =>
+						h(
+							'li',
+							{},
+							stateWord(each.status),
+							' ',
+							h('a', { href: `#/jobs/${each.job_id}` }, each.job_id),
+							' ',
+							each.agent,
+						),
+					),
+				),
+			);
 		}
 		drawHead();
 	}
@@ -274,11 +323,14 @@ export async function showJob(place, id) {
 	// -- buttons
 
 	function ask() {
-		const dialog = h('dialog', { 'aria-labelledby': 'sure' },
+		const dialog = h(
+			'dialog',
+			{ 'aria-labelledby': 'sure' },
 			h('h2', { id: 'sure' }, 'Cancel this job?'),
 			h('p', {}, 'Its agent is asked to stop.'),
-			h('button', { type: 'button', onclick: () => stop(dialog) }, 'Cancel job'),
-			h('button', { type: 'button', onclick: () => dialog.close() }, 'Let it run'));
+			button('Cancel job', () => stop(dialog)),
+			button('Let it run', () => dialog.close()),
+		);
 		dialog.addEventListener('close', () => {
 			dialog.remove();
 			drawHead();
@@ -301,7 +353,10 @@ export async function showJob(place, id) {
 	}
 
 	function again() {
-		sessionStorage.setItem('arcp-again', JSON.stringify({ agent: said.agent, input: given(), lease: said.lease, budget: entry[VENDOR]?.budget }));
+		sessionStorage.setItem(
+			'arcp-again',
+			JSON.stringify({ agent: said.agent, input: given(), lease: said.lease, budget: entry[VENDOR]?.budget }),
+		);
 		location.hash = '#/new';
 	}
 
@@ -316,7 +371,8 @@ export async function showJob(place, id) {
 		if (input) words.push('--input', quoted(input));
 		for (const [capability, patterns] of Object.entries(said.lease ?? {})) {
 			const flag = capability === 'cost.budget' ? '--budget' : '--lease';
-			for (const each of /** @type {string[]} */ (patterns)) words.push(flag, quoted(flag === '--lease' ? `${capability}=${each}` : each));
+			for (const each of /** @type {string[]} */ (patterns))
+				words.push(flag, quoted(flag === '--lease' ? `${capability}=${each}` : each));
 		}
 		navigator.clipboard?.writeText(words.join(' '));
 		note.hidden = false;
@@ -325,7 +381,12 @@ export async function showJob(place, id) {
 
 	function download() {
 		const lines = events.map(({ seq, jobId, kind, body, ts, status, result: value, error }) =>
-			JSON.stringify(kind === 'end' ? { seq, job_id: jobId, kind, status, result: value, error: error?.message, ts } : { seq, job_id: jobId, kind, body, ts }));
+			JSON.stringify(
+				kind === 'end'
+					? { seq, job_id: jobId, kind, status, result: value, error: error?.message, ts }
+					: { seq, job_id: jobId, kind, body, ts },
+			),
+		);
 		const address = URL.createObjectURL(new Blob([`${lines.join('\n')}\n`], { type: 'application/jsonl' }));
 		h('a', { href: address, download: `${id}.jsonl` }).click();
 		setTimeout(() => URL.revokeObjectURL(address), 10_000);
@@ -350,8 +411,13 @@ export function quoted(text) {
  */
 function inWords(lease, constraints) {
 	const verbs = /** @type {{ [capability: string]: string }} */ ({
-		'fs.read': 'read', 'fs.write': 'write', 'net.fetch': 'fetch', 'tool.call': 'call',
-		'agent.delegate': 'delegate to', 'model.use': 'use the models', 'cost.budget': 'spend',
+		'fs.read': 'read',
+		'fs.write': 'write',
+		'net.fetch': 'fetch',
+		'tool.call': 'call',
+		'agent.delegate': 'delegate to',
+		'model.use': 'use the models',
+		'cost.budget': 'spend',
 	});
 	const parts = Object.entries(lease).map(([name, patterns]) => `${verbs[name] ?? name} ${patterns.join(', ')}`);
 	if (!parts.length) return 'nothing that needs a lease';

@@ -1,6 +1,6 @@
 /** The table of jobs: live, filtered by the address, children folded under their parents. */
 
-import { duration, h, money, put, stateWord, time } from './dom.js';
+import { button, duration, h, money, option, put, stateWord, time } from './dom.js';
 
 const ROW = 40;
 const SPARE = 10;
@@ -28,8 +28,19 @@ export function showJobs(place) {
 	let loaded = false;
 
 	const find = h('input', { type: 'search', 'aria-label': 'Find', placeholder: 'Find  /', value: query.get('text') });
-	const status = h('select', { 'aria-label': 'State' }, option('', 'all states'), ...STATES.map((each) => option(each)));
-	const since = h('select', { 'aria-label': 'Started' }, option('', 'at any time'), option('hour', 'in the last hour'), option('day', 'in the last day'));
+	const status = h(
+		'select',
+		{ 'aria-label': 'State' },
+		option('', 'all states'),
+		...STATES.map((each) => option(each, each.replace('_', ' '))),
+	);
+	const since = h(
+		'select',
+		{ 'aria-label': 'Started' },
+		option('', 'at any time'),
+		option('hour', 'in the last hour'),
+		option('day', 'in the last day'),
+	);
 	const names = client.agents.map((each) => option(each.name ?? each));
 	const agent = h('select', { 'aria-label': 'Agent' }, option('', 'all agents'), ...names);
 	const who = h('input', { 'aria-label': 'Principal', placeholder: 'anybody', value: query.get('who') });
@@ -40,20 +51,29 @@ export function showJobs(place) {
 	const table = h(
 		'table',
 		{ 'aria-label': 'Jobs' },
-		h('thead', {}, h('tr', {}, ...['State', 'Job', 'Agent', 'Started', 'Took', 'Last event', 'Money', 'Who'].map(
-			(each) => h('th', { scope: 'col', class: each.split(' ')[0].toLowerCase() }, each),
-		))),
+		h(
+			'thead',
+			{},
+			h(
+				'tr',
+				{},
+				...['State', 'Job', 'Agent', 'Started', 'Took', 'Last event', 'Money', 'Who'].map((each) =>
+					h('th', { scope: 'col', class: each.split(' ')[0].toLowerCase() }, each),
+				),
+			),
+		),
 		body,
 	);
 	const scroller = h('div', { class: 'scroller', tabindex: '0', role: 'region', 'aria-label': 'All jobs' }, table);
 	const note = h('p', { class: 'note', role: 'note' });
 	document.title = 'Jobs · arcp-trio';
-	put(main, h('h1', {}, 'Jobs'), h('div', { class: 'filters', role: 'search' }, find, status, agent, who, since), note, scroller);
-
-	/** @param {string} value @param {string} [text] */
-	function option(value, text = value.replace('_', ' ')) {
-		return h('option', { value }, text);
-	}
+	put(
+		main,
+		h('h1', {}, 'Jobs'),
+		h('div', { class: 'filters', role: 'search' }, find, status, agent, who, since),
+		note,
+		scroller,
+	);
 
 	/** What the runtime is asked for. */
 	function filter() {
@@ -90,7 +110,9 @@ export function showJobs(place) {
 		if (gone) return;
 		const alive = new Set(running.jobs.map((each) => each.job_id));
 		const ended = Array.from(known.values()).filter(
-			(each) => ['pending', 'running'].includes(each.status) && !alive.has(each.job_id) &&
+			(each) =>
+				['pending', 'running'].includes(each.status) &&
+				!alive.has(each.job_id) &&
 				!page.jobs.some((other) => other.job_id === each.job_id),
 		);
 		keep(page.jobs);
@@ -133,8 +155,11 @@ export function showJobs(place) {
 		let top = scroller.scrollTop;
 		const before = rows[Math.floor(top / ROW)]?.entry.job_id;
 		const wanted = Array.from(known.values()).filter(isWanted);
-		wanted.sort((a, b) => Number(waits(b)) - Number(waits(a)) ||
-			(a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : a.job_id < b.job_id ? 1 : -1));
+		wanted.sort(
+			(a, b) =>
+				Number(waits(b)) - Number(waits(a)) ||
+				(a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : a.job_id < b.job_id ? 1 : -1),
+		);
 		const ids = new Set(wanted.map((each) => each.job_id));
 		/** @type {Map<string, any[]>} */
 		const children = new Map();
@@ -155,8 +180,16 @@ export function showJobs(place) {
 		const waiting = wanted.filter(waits).length;
 		document.title = `${waiting ? `(${waiting}) ` : ''}Jobs · arcp-trio`;
 		const filtered = query.size > 0;
-		put(note, rows.length ? null : !loaded ? 'Looking…' : filtered ? 'No job is as the filters say.' :
-			'No jobs yet. Start one with: arcp-trio submit echo');
+		put(
+			note,
+			rows.length
+				? null
+				: !loaded
+					? 'Looking…'
+					: filtered
+						? 'No job is as the filters say.'
+						: 'No jobs yet. Start one with: arcp-trio submit echo',
+		);
 		draw(top);
 		if (scroller.scrollTop !== top) scroller.scrollTop = top;
 	}
@@ -172,8 +205,15 @@ export function showJobs(place) {
 		const last = Math.min(rows.length, Math.ceil((top + scroller.clientHeight) / ROW) + SPARE);
 		table.setAttribute('aria-rowcount', String(rows.length + 1));
 		const focused = document.activeElement?.closest('tr')?.dataset.job;
-		body.replaceChildren(space(first), ...rows.slice(first, last).map((row, index) => line(row, first + index)), space(rows.length - last));
-		if (focused) /** @type {any} */ (body.querySelector(`tr[data-job="${CSS.escape(focused)}"] a`))?.focus({ preventScroll: true });
+		body.replaceChildren(
+			space(first),
+			...rows.slice(first, last).map((row, index) => line(row, first + index)),
+			space(rows.length - last),
+		);
+		if (focused)
+			/** @type {any} */ (body.querySelector(`tr[data-job="${CSS.escape(focused)}"] a`))?.focus({
+				preventScroll: true,
+			});
 		if (last > rows.length - 2 * SPARE) older();
 	}
 
@@ -190,18 +230,14 @@ export function showJobs(place) {
 		const id = entry.job_id;
 		const end = brief.finished_at ? Date.parse(brief.finished_at) : Date.now();
 		const open = unfolded.has(id);
-		const fold = children > 0 && h('button', {
-			type: 'button',
-			class: 'fold',
-			'aria-expanded': String(open),
-			'aria-label': `${children} delegated`,
-			onclick: () => {
-				if (open) unfolded.delete(id);
-				else unfolded.add(id);
-				arrange();
-			},
-		}, open ? '▾' : '▸', ` ${children}`);
-		const words = brief.error ? `${brief.error.code}: ${brief.error.message}` : brief.last_event ?? '';
+		const turn = () => {
+			if (open) unfolded.delete(id);
+			else unfolded.add(id);
+			arrange();
+		};
+		const label = { class: 'fold', 'aria-expanded': String(open), 'aria-label': `${children} delegated` };
+		const fold = children > 0 && button(`${open ? '▾' : '▸'} ${children}`, turn, label);
+		const words = brief.error ? `${brief.error.code}: ${brief.error.message}` : (brief.last_event ?? '');
 		const name = h('td', { class: 'job' }, fold, h('a', { href: `#/jobs/${id}` }, id));
 		name.style.paddingInlineStart = `${0.5 + 1.2 * Math.min(depth, 8)}rem`;
 		return h(
@@ -236,13 +272,16 @@ export function showJobs(place) {
 	place.onkey = (event) => {
 		if (!['j', 'k', 'Enter'].includes(event.key) || !rows.length) return;
 		if (event.key === 'Enter') {
-			if (chosen >= 0 && !/** @type {HTMLElement} */ (event.target).matches('a, button')) {
+			if (chosen >= 0 && !(/** @type {HTMLElement} */ (event.target).matches('a, button'))) {
 				location.hash = `#/jobs/${rows[chosen].entry.job_id}`;
 			}
 			return;
 		}
 		chosen = Math.max(0, Math.min(rows.length - 1, chosen + (event.key === 'j' ? 1 : -1)));
-		scroller.scrollTop = Math.min(Math.max(scroller.scrollTop, (chosen + 2) * ROW - scroller.clientHeight), chosen * ROW);
+		scroller.scrollTop = Math.min(
+			Math.max(scroller.scrollTop, (chosen + 2) * ROW - scroller.clientHeight),
+			chosen * ROW,
+		);
 		draw();
 		/** @type {any} */ (body.querySelector('tr[aria-selected] a'))?.focus({ preventScroll: true });
 	};

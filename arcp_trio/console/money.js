@@ -40,24 +40,43 @@ export class Money {
 		this.drawn = key;
 		const units = [...new Set(costs.map((each) => each.unit))].slice(0, 4);
 		this.element.hidden = units.length === 0;
-		put(this.element, ...units.map((unit) => chart(unit, costs.filter((each) => each.unit === unit), Number(budget[unit] ?? NaN))));
+		put(
+			this.element,
+			...units.map((unit) =>
+				chart(
+					unit,
+					costs.filter((each) => each.unit === unit),
+					Number(budget[unit] ?? NaN),
+				),
+			),
+		);
 	}
 }
 
 /** @param {string} unit @param {{ at: number, value: number }[]} costs @param {number} ceiling */
 function chart(unit, costs, ceiling) {
 	let sum = 0;
-	const points = costs.map((each) => [each.at, (sum += each.value)]);
+	const points = costs.map(({ at, value }) => {
+		sum += value;
+		return [at, sum];
+	});
 	const top = Math.max(sum, ceiling || 0) || 1;
 	const [from, to] = [points[0][0], points[points.length - 1][0]];
 	const step = Math.max(1, Math.ceil(points.length / MOST_POINTS));
 	const x = (/** @type {number} */ at) => (to === from ? WIDTH : ((at - from) / (to - from)) * WIDTH);
 	const y = (/** @type {number} */ value) => HEIGHT - (value / top) * (HEIGHT - 4) - 2;
 	const kept = points.filter((_, index) => index % step === 0 || index === points.length - 1);
-	const line = shape('polyline', { points: `0,${HEIGHT} ${kept.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(' ')}`, class: 'cost' });
+	const line = shape('polyline', {
+		points: `0,${HEIGHT} ${kept.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(' ')}`,
+		class: 'cost',
+	});
 	const limit = ceiling ? [shape('line', { x1: 0, x2: WIDTH, y1: y(ceiling), y2: y(ceiling), class: 'ceiling' })] : [];
 	const words = `${sum.toFixed(2)}${ceiling ? ` of ${ceiling.toFixed(2)}` : ''} ${unit}`;
-	const svg = shape('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': `Cost over time: ${words}` });
+	const svg = shape('svg', {
+		viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+		role: 'img',
+		'aria-label': `Cost over time: ${words}`,
+	});
 	svg.append(line, ...limit);
 	return h('figure', {}, svg, h('figcaption', {}, words));
 }

@@ -1,6 +1,6 @@
 /** The form for a new job: the agents of the runtime, input as JSON or in fields, lease and budget. */
 
-import { clipped, h, put } from './dom.js';
+import { clipped, h, jsonOrText, option, put } from './dom.js';
 import { quoted } from './job.js';
 
 /** @param {import('./console.js').Place} place */
@@ -8,13 +8,21 @@ export function showForm(place) {
 	const { client, main } = place;
 	const kept = JSON.parse(sessionStorage.getItem('arcp-again') ?? 'null');
 	sessionStorage.removeItem('arcp-again');
-	const agents = client.agents.flatMap((each) => (each.versions ?? ['']).map((/** @type {string} */ version) => ({
-		name: each.name ?? String(each), version, isDefault: version === each.default,
-	})));
-	const agent = h('select', { id: 'agent', required: true }, ...agents.map(({ name, version, isDefault }) => {
-		const ref = version ? `${name}@${version}` : name;
-		return h('option', { value: ref }, isDefault && client.agents.find((each) => each.name === name)?.versions?.length === 1 ? name : ref);
-	}));
+	const agents = client.agents.flatMap((each) =>
+		(each.versions ?? ['']).map((/** @type {string} */ version) => ({
+			name: each.name ?? String(each),
+			version,
+			isOnly: each.versions?.length === 1,
+		})),
+	);
+	const agent = h(
+		'select',
+		{ id: 'agent', required: true },
+		...agents.map(({ name, version, isOnly }) => {
+			const ref = version ? `${name}@${version}` : name;
+			return option(ref, isOnly ? name : ref);
+		}),
+	);
 	const input = h('textarea', { id: 'input', rows: '5', spellcheck: 'false' }, 'null');
 	const fields = h('fieldset', { hidden: true });
 	const lease = h('textarea', { id: 'lease', rows: '2', spellcheck: 'false', placeholder: 'tool.call=search.*' });
@@ -22,17 +30,20 @@ export function showForm(place) {
 	const minutes = h('input', { id: 'minutes', type: 'number', min: '1' });
 	const problem = h('p', { role: 'alert', hidden: true });
 	const command = h('code', {});
-	const form = h('form', { 'aria-label': 'New job', class: 'panel' },
+	const form = h(
+		'form',
+		{ 'aria-label': 'New job', class: 'panel' },
 		h('h1', {}, 'New job'),
-		h('label', { for: 'agent' }, 'Agent'), agent,
+		...labelled('Agent', agent),
 		fields,
-		h('label', { for: 'input' }, 'Input'), input,
-		h('label', { for: 'lease' }, 'Lease'), lease,
-		h('label', { for: 'budget' }, 'Budget'), budget,
-		h('label', { for: 'minutes' }, 'Minutes until the lease ends'), minutes,
+		...labelled('Input', input),
+		...labelled('Lease', lease),
+		...labelled('Budget', budget),
+		...labelled('Minutes until the lease ends', minutes),
 		problem,
 		h('button', { type: 'submit' }, 'Submit'),
-		h('p', {}, 'The same on the command line: ', command));
+		h('p', {}, 'The same on the command line: ', command),
+	);
 	document.title = 'New job · arcp-trio';
 	put(main, agents.length ? form : h('p', {}, 'The runtime has no agents.'));
 	if (kept) agent.value = kept.agent;
@@ -48,22 +59,32 @@ export function showForm(place) {
 	function refill() {
 		input.value = kept.input ?? input.value;
 		const given = Object.entries(kept.lease ?? {}).filter(([name]) => name !== 'cost.budget');
-		lease.value = given.flatMap(([name, patterns]) => patterns.map((/** @type {string} */ each) => `${name}=${each}`)).join('\n');
-		budget.value = Object.entries(kept.budget ?? {}).map(([name, most]) => `${name}:${most}`).join(' ');
+		lease.value = given
+			.flatMap(([name, patterns]) => patterns.map((/** @type {string} */ each) => `${name}=${each}`))
+			.join('\n');
+		budget.value = Object.entries(kept.budget ?? {})
+			.map(([name, most]) => `${name}:${most}`)
+			.join(' ');
 		tell();
 	}
 
 	/** Show fields for the input, if the agent has told what it is. */
 	function choose() {
 		const schema = client.inputSchemas[agent.value];
-		const properties = schema?.type === 'object' ? schema.properties ?? {} : {};
+		const properties = schema?.type === 'object' ? (schema.properties ?? {}) : {};
 		const names = Object.keys(properties);
 		fields.hidden = names.length === 0;
-		put(fields, schema && h('legend', {}, clipped(schema.description ?? schema.title ?? 'Fields of the input', 300)), ...names.flatMap((name) => {
-			const required = (schema.required ?? []).includes(name);
-			const made = field(name, properties[name], required);
-			return made ? [h('label', { for: `field-${name}` }, clipped(name, 60) + (required ? '' : ' (optional)')), made] : [];
-		}));
+		put(
+			fields,
+			schema && h('legend', {}, clipped(schema.description ?? schema.title ?? 'Fields of the input', 300)),
+			...names.flatMap((name) => {
+				const required = (schema.required ?? []).includes(name);
+				const made = field(name, properties[name], required);
+				return made
+					? [h('label', { for: `field-${name}` }, clipped(name, 60) + (required ? '' : ' (optional)')), made]
+					: [];
+			}),
+		);
 		if (names.length) fill();
 		else if (input.value === '{}') input.value = 'null';
 		tell();
@@ -72,17 +93,19 @@ export function showForm(place) {
 	/** @param {string} name @param {any} schema @param {boolean} required */
 	function field(name, schema, required) {
 		const common = { id: `field-${name}`, 'data-name': name, required, title: schema.description };
-		const type = Array.isArray(schema.type) ? schema.type.find((/** @type {string} */ each) => each !== 'null') : schema.type;
+		const type = [schema.type].flat().find((each) => each !== 'null');
 		if (schema.enum) {
-			const texts = schema.enum.map((/** @type {any} */ each) => JSON.stringify(each));
-			return h('select', { ...common, 'data-kind': 'json' }, !required && h('option', { value: '' }, ''), ...texts.map((/** @type {string} */ each) => h('option', { value: each }, each)));
+			const made = h('select', { ...common, 'data-kind': 'json' }, !required && option(''));
+			for (const each of schema.enum) made.append(option(JSON.stringify(each)));
+			return made;
 		}
-		if (type === 'boolean') return h('input', { ...common, required: false, type: 'checkbox', 'data-kind': 'boolean', checked: schema.default });
-		if (type === 'integer' || type === 'number') {
-			return h('input', { ...common, type: 'number', step: type === 'integer' ? '1' : 'any', min: schema.minimum, max: schema.maximum, value: schema.default, 'data-kind': 'json' });
-		}
-		const kind = type === 'string' ? 'text' : 'json';
-		return h('input', { ...common, value: schema.default, maxlength: schema.maxLength, 'data-kind': kind, placeholder: kind === 'json' ? 'JSON' : undefined });
+		const input = (/** @type {string} */ kind, /** @type {any} */ more) =>
+			h('input', { ...common, value: schema.default, 'data-kind': kind, ...more });
+		if (type === 'boolean') return input('boolean', { required: false, type: 'checkbox', checked: schema.default });
+		if (type === 'string') return input('text', { maxlength: schema.maxLength });
+		if (type !== 'integer' && type !== 'number') return input('json', { placeholder: 'JSON' });
+		const step = type === 'integer' ? '1' : 'any';
+		return input('json', { type: 'number', step, min: schema.minimum, max: schema.maximum });
 	}
 
 	/** Write what the fields say into the input. */
@@ -92,30 +115,24 @@ export function showForm(place) {
 		for (const each of fields.querySelectorAll('[data-name]')) {
 			const { name, kind } = each.dataset;
 			if (kind === 'boolean') value[name] = each.checked;
-			else if (each.value !== '') value[name] = kind === 'json' ? parsed(each.value) : each.value;
+			else if (each.value !== '') value[name] = kind === 'json' ? jsonOrText(each.value) : each.value;
 		}
 		input.value = JSON.stringify(value, null, 2);
 	}
 	fields.addEventListener('input', fill);
 
-	/** @param {string} text */
-	function parsed(text) {
-		try {
-			return JSON.parse(text);
-		} catch {
-			return text;
-		}
-	}
-
 	/** @returns {any} */
 	function options() {
 		/** @type {{ [capability: string]: string[] }} */
 		const asked = {};
-		for (const line of lease.value.split('\n').map((/** @type {string} */ each) => each.trim()).filter(Boolean)) {
-			const [capability, ...pattern] = line.split('=');
-			(asked[capability] ??= []).push(pattern.join('='));
+		for (const line of lease.value.split('\n')) {
+			const [capability, ...pattern] = line.trim().split('=');
+			if (capability) asked[capability] = [...(asked[capability] ?? []), pattern.join('=')];
 		}
-		const amounts = budget.value.split(/[\s,]+/).filter(Boolean).map((/** @type {string} */ each) => each.split(':'));
+		const amounts = budget.value
+			.split(/[\s,]+/)
+			.filter(Boolean)
+			.map((/** @type {string} */ each) => each.split(':'));
 		return {
 			lease: asked,
 			budget: Object.fromEntries(amounts),
@@ -127,7 +144,8 @@ export function showForm(place) {
 		const { lease: asked, budget: amounts } = options();
 		const words = ['arcp-trio submit', quoted(agent.value)];
 		if (input.value.trim() !== 'null') words.push('--input', quoted(compact()));
-		for (const [name, patterns] of Object.entries(asked)) for (const each of /** @type {string[]} */ (patterns)) words.push('--lease', quoted(`${name}=${each}`));
+		for (const [name, patterns] of Object.entries(asked))
+			for (const each of /** @type {string[]} */ (patterns)) words.push('--lease', quoted(`${name}=${each}`));
 		for (const [name, most] of Object.entries(amounts)) words.push('--budget', quoted(`${name}:${most}`));
 		if (minutes.value) words.push('--expires-in', `${minutes.value}m`);
 		put(command, words.join(' '));
@@ -165,4 +183,9 @@ export function showForm(place) {
 			throw new Error(`The input is not JSON: ${/** @type {Error} */ (error).message}`);
 		}
 	}
+}
+
+/** @param {string} words @param {HTMLElement} field */
+function labelled(words, field) {
+	return [h('label', { for: field.id }, words), field];
 }

@@ -1,40 +1,46 @@
 /** The articles of a timeline: each event as a sentence, with what it carries folded below. */
 
-import { clipped, duration, h, link, put, shownJson, stateWord, time } from './dom.js';
+import { button, clipped, duration, h, jsonOrText, link, put, shownJson, stateWord, time } from './dom.js';
 
 const QUESTION = 'x-vendor.arcp-trio.question';
 /** Below this, a value is shown in the line. */
 const SHORT = 200;
 
-/**
- * @param {any} event
- * @param {{ calls: Map<string, any>, id: string, place: import('./console.js').Place }} around
- * @returns {HTMLElement}
- */
+/** @typedef {{ calls: Map<string, any>, id: string, place: import('./console.js').Place }} Around */
+
+/** @param {any} event @param {Around} around @returns {HTMLElement} */
 export function article(event, around) {
 	const made = h('article', { 'data-seq': event.seq, 'data-kind': event.kind });
 	const words = h('div', { class: 'words' });
 	put(words, ...said(event, around));
-	put(made, h('span', { class: 'at' }, time(event.ts)), h('span', { class: 'kind' }, clipped(event.kind.replace('x-vendor.arcp-trio.', ''), 60)), words);
+	put(
+		made,
+		h('span', { class: 'at' }, time(event.ts)),
+		h('span', { class: 'kind' }, clipped(event.kind.replace('x-vendor.arcp-trio.', ''), 60)),
+		words,
+	);
 	return made;
 }
 
-/**
- * @param {any} event
- * @param {{ calls: Map<string, any>, id: string, place: import('./console.js').Place }} around
- * @returns {import('./dom.js').Child[]}
- */
+/** @param {any} event @param {Around} around @returns {import('./dom.js').Child[]} */
 function said(event, { calls, id, place }) {
 	const body = event.body ?? {};
 	switch (event.kind) {
 		case 'log':
-			return [h('span', { class: `level ${['warn', 'error'].includes(body.level) ? body.level : ''}` }, body.level ?? 'info'), ' ', folded(body.message)];
+			return [
+				h('span', { class: `level ${['warn', 'error'].includes(body.level) ? body.level : ''}` }, body.level ?? 'info'),
+				' ',
+				folded(body.message),
+			];
 		case 'thought':
 			return [folded(body.text)];
 		case 'status':
 			return [h('strong', {}, clipped(body.phase ?? '', SHORT)), ' ', folded(body.message ?? '')];
 		case 'progress':
-			return [`${body.current}${body.total ? ` of ${body.total}` : ''} ${clipped(body.units ?? '', 60)} `, folded(body.message ?? '')];
+			return [
+				`${body.current}${body.total ? ` of ${body.total}` : ''} ${clipped(body.units ?? '', 60)} `,
+				folded(body.message ?? ''),
+			];
 		case 'metric':
 			return [`${clipped(body.name, SHORT)} ${body.value} ${clipped(body.unit ?? '', 60)}`];
 		case 'artifact_ref':
@@ -50,7 +56,11 @@ function said(event, { calls, id, place }) {
 		case QUESTION:
 			return [question(body, id, place)];
 		case 'end':
-			return [stateWord(event.status), ' ', event.error ? `${event.error.code}: ${event.error.message}` : folded(event.result)];
+			return [
+				stateWord(event.status),
+				' ',
+				event.error ? `${event.error.code}: ${event.error.message}` : folded(event.result),
+			];
 		default:
 			return [folded(event.body)];
 	}
@@ -59,7 +69,7 @@ function said(event, { calls, id, place }) {
 /** A value in the line if it is short, else folded. @param {unknown} value */
 function folded(value) {
 	if (value === undefined || value === null || value === '') return null;
-	const text = typeof value === 'string' ? value : JSON.stringify(value) ?? '';
+	const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
 	if (text.length <= SHORT && !text.includes('\n')) return text;
 	const pre = h('pre', {});
 	const details = h('details', {}, h('summary', {}, clipped(text.replaceAll('\n', ' '), SHORT)), pre);
@@ -75,12 +85,13 @@ function outcome(event, call) {
 	const took = call ? Date.parse(event.ts) - Date.parse(call.ts) : NaN;
 	const bar = h('meter', { min: '0', max: '10000', 'aria-label': 'Duration of the call' });
 	bar.value = Math.min(10_000, took || 0);
+	const head = call ? [h('strong', {}, clipped(call.body.tool ?? '', SHORT)), ` ${duration(took)} `, bar] : [];
 	return [
-		call && h('strong', {}, clipped(call.body.tool ?? '', SHORT)),
-		call && ` ${duration(took)} `,
-		call && bar,
+		...head,
 		' ',
-		error ? h('span', { class: 'level error' }, `${clipped(error.code ?? '', 60)}: ${clipped(error.message ?? '', SHORT)}`) : folded(result),
+		error
+			? h('span', { class: 'level error' }, `${clipped(error.code ?? '', 60)}: ${clipped(error.message ?? '', SHORT)}`)
+			: folded(result),
 	];
 }
 
@@ -98,20 +109,15 @@ function question(body, id, place) {
 	};
 	const options = body.kind === 'approval' ? ['allow', 'deny'] : body.options;
 	if (options) {
-		box.append(...options.map((/** @type {string} */ each) => h('button', { type: 'button', onclick: () => answer(each) }, clipped(each, SHORT))));
+		for (const each of options) box.append(button(clipped(each, SHORT), () => answer(each)));
 	} else {
 		const field = h('input', { 'aria-label': 'Answer' });
-		box.append(field, h('button', { type: 'button', onclick: () => answer(body.schema?.type === 'string' ? field.value : jsonOrText(field.value)) }, 'Answer'));
+		const value = () => (body.schema?.type === 'string' ? field.value : jsonOrText(field.value));
+		box.append(
+			field,
+			button('Answer', () => answer(value())),
+		);
 	}
 	box.append(note);
 	return box;
-}
-
-/** @param {string} text */
-function jsonOrText(text) {
-	try {
-		return JSON.parse(text);
-	} catch {
-		return text;
-	}
 }

@@ -267,6 +267,16 @@ class CredentialRow(msgspec.Struct, frozen=True, kw_only=True):
     """The id that clients know."""
 
 
+CREDENTIAL_COLUMNS: Final = ", ".join(CredentialRow.__struct_fields__)
+"""The columns of a table that `credential_of` makes a row of."""
+
+
+def credential_of(columns: Sequence[object]) -> CredentialRow:
+    """Return the row with these values of `CREDENTIAL_COLUMNS`."""
+    names = CredentialRow.__struct_fields__
+    return msgspec.convert(dict(zip(names, columns, strict=True)), CredentialRow)
+
+
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """What a runtime that starts has to know of what is stored."""
 

@@ -24,12 +24,16 @@ class OpenCommand(msgspec.Struct, frozen=True):
 class Commands(ABC):
     """What the nodes ask of each other, because only the node of a job or a session decides it.
 
-    `AskNode` asks, `AnswerNode` answers, and `DropAnswers` deletes what was answered.
+    `AskNode` and `AskAgain` ask, `AnswerNode` answers, and `DropAnswers` deletes what was answered.
     """
 
     @abstractmethod
-    async def open_commands(self) -> Sequence[OpenCommand]:
-        """Return what this node was asked and has not answered, in the order of the asking."""
+    async def open_commands(self, known: Collection[int]) -> Sequence[OpenCommand]:
+        """Return what this node was asked and has not answered, in the order of the asking.
+
+        Those with the ids `known` are left out. There may be more, as an answer is bounded in
+        commands and bytes: none is returned when there are no more.
+        """
 
     @abstractmethod
     async def answers(self) -> Mapping[int, bytes]:
@@ -126,11 +130,16 @@ class Moves(ABC):
         """Return where a session is; None if there is no such session."""
 
     @abstractmethod
-    async def steal(self, session_id: str, node: int) -> bool:
+    async def steal(self, session_id: str, node: int, moves: int) -> bool:
         """Make a session this node's that the other one does not let go of.
 
-        Return False if it was not that node's.
+        Return False if it is no longer where it was when it had moved so often: it may have moved
+        on meanwhile, and even come back.
         """
+
+    @abstractmethod
+    async def sessions_here(self) -> Collection[str]:
+        """Return the sessions that are this node's."""
 
     @abstractmethod
     async def untold(self, session_id: str) -> Sequence[UntoldJob]:

@@ -231,10 +231,7 @@ class DropClaim(msgspec.Struct, eq=False):
 
 
 class AskNode(msgspec.Struct, eq=False):
-    """A node asks the one that has a job or a session; nothing happens if no node has it.
-
-    To ask again changes nothing, unless another node has it by now.
-    """
+    """A node asks the one that has a job or a session; nothing happens if no node has it."""
 
     number: int
     """The number of the command among those of this node."""
@@ -242,6 +239,13 @@ class AskNode(msgspec.Struct, eq=False):
     about: str
     """The id of the job or the session."""
     body: bytes
+
+
+class AskAgain(msgspec.Struct, eq=False):
+    """A node asks the same as before of another one, which has the job or the session by now."""
+
+    number: int
+    """See `AskNode`."""
 
 
 class AnswerNode(msgspec.Struct, eq=False):
@@ -301,6 +305,7 @@ SharedWrite: TypeAlias = (
     | ClaimKey
     | DropClaim
     | AskNode
+    | AskAgain
     | AnswerNode
     | DropAnswers
 )

@@ -1,8 +1,7 @@
 """WebSocket transports; the only module that imports trio-websocket.
 
 A server has trio-websocket handle frames from the first unusual one on, most often the Close:
-ordinary texts are taken before. A client has it from the beginning,
-for the opening handshake.
+ordinary texts are taken before. A client has it from the beginning, for the opening handshake.
 
 A peer can make trio-websocket's reader task raise, and other tasks then wait for ever. Here that
 task has a fence around it: however it ends, the user of the transport gets `TransportClosed`, and

@@ -70,16 +70,29 @@ def test_what_is_shown(coding: Commands, tmp_path: Path) -> None:
 
 
 def test_from_elsewhere(coding: Commands, tmp_path: Path) -> None:
-    """What waits is listed with the others' questions, and is answered from anywhere."""
+    """What waits is listed with the others' questions, all of it for programs, and is answered."""
     path = tmp_path / "file"
     prompt = ("--prompt", json.dumps([["write", str(path), "x"]]))
     job_id = coding.detached("coder", *prompt, f"--ask=fs.write={tmp_path}/**")
     ends = time.monotonic() + LIFETIME_SECONDS
     while f"Allow fs.write of {path}? (allow, deny)" not in coding.run("jobs", "--waiting").out:
         assert time.monotonic() < ends
+    (listed,) = coding.run("jobs", "--waiting", "--json").objects
+    (asked,) = listed["waiting"]
+    assert asked["kind"] == "approval"
+    assert (asked["capability"], asked["targets"]) == ("fs.write", [str(path)])
+    assert (asked["tool"], asked["args"]) == ("fs/write_text_file", {"path": str(path)})
     assert coding.run("answer", job_id, "allow").code == 0
     assert coding.run("watch", job_id).code == 0
     assert path.read_text() == "x"
+
+
+def test_a_wrong_input_is_told_with_its_place(coding: Commands) -> None:
+    """What is wrong with an input that the agent itself refuses is told like other refusals."""
+    wrong = coding.run("submit", "coder", "--input", '{"prompt": 3}')
+    told = "INVALID_REQUEST: prompt: expected a text, or a list of content blocks"
+    assert (wrong.code, wrong.err.endswith(f" failed: {told}\n")) == (1, True), wrong.err
+    assert told in coding.run("jobs").out
 
 
 def test_words_during_a_question_on_a_dumb_terminal(coding: Commands, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -17,9 +18,9 @@ import trio
 
 from arcp_trio.cli import main
 from arcp_trio.store.memos import Memo
-from arcp_trio.store.records import Entry, LogItem, Mark, Range
+from arcp_trio.store.records import Entry, Inline, LogItem, Mark, Range
 from arcp_trio.store.sqlite import SqliteStore
-from arcp_trio.store.writes import AppendJournal, KeepMemo, MoveFloor, TrimJournal
+from arcp_trio.store.writes import AppendJournal, AppendLog, KeepMemo, MoveFloor, TrimJournal
 from tests.cli.processes import ROOT, Peer, Starter, peer
 from tests.store.engines import Feeder, running
 
@@ -58,7 +59,9 @@ async def _fill(folder: Path) -> None:
         await store.flushed()
 
 
-async def _put(folder: Path, *writes: MoveFloor | TrimJournal | KeepMemo) -> None:
+async def _put(
+    folder: Path, *writes: AppendJournal | AppendLog | MoveFloor | TrimJournal | KeepMemo
+) -> None:
     async with running(SqliteStore(folder / "arcp.db", synchronous="OFF")) as store:
         for write in writes:
             store.put(write)
@@ -116,6 +119,24 @@ def test_memos_follow_the_frames(capfd: pytest.CaptureFixture[str], data: str) -
         '{"job_id":"J","memo":["fetch",1],"kind":"step","index":2,"value":{"done":7}}'
     )
     assert replay(capfd, "--data", data, "--memos")[0] == 2
+
+
+def test_nothing_is_printed_that_a_terminal_obeys(
+    capfd: pytest.CaptureFixture[str], data: str
+) -> None:
+    """What an agent said, and what a job remembers, has its control characters escaped."""
+    said = "\u009b2J \u202eevil".encode()
+    tail = b',"type":"job.event","payload":"%b"}' % said
+    inline: list[LogItem] = [Inline(4, tail)]
+    batch = AppendLog("S", 2, inline, 4, {"J": 3}, watched=[], ended=[])
+    memo = Memo('["fetch",1]', "step", 2, b'"%b"' % said)
+    trio.run(_put, Path(data), batch, KeepMemo("J", memo))
+    code, out, _ = replay(capfd, "--data", data, "S", "--memos")
+    *_, frame, remembered = map(json.loads, out.splitlines())
+    assert code == 0
+    assert frame["payload"] == remembered["value"] == said.decode()
+    assert "\u009b" not in out
+    assert "\u202e" not in out
 
 
 @pytest.mark.parametrize("after", ["3", "4", "9223372036854775807", "1" * 30])

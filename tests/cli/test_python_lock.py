@@ -43,7 +43,7 @@ def test_loop_that_rests_does_not_pause(monkeypatch: pytest.MonkeyPatch) -> None
 
     async def rest_and_look() -> None:
         await trio.sleep(2 * PAUSE_SECONDS)  # from here on it has rested
-        monkeypatch.setattr(python_lock.time, "sleep", pauses.append)
+        monkeypatch.setattr(time, "sleep", pauses.append)
         await _rest()
 
     trio.run(rest_and_look, instruments=[pausing])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 
 import psycopg
 import pytest
@@ -64,7 +65,7 @@ async def test_one_node_takes_all(database: str) -> None:
         assert found is not None
         assert [row.job_id for row in found.unfinished] == ["J", "K"]
         assert [row.row_id for row in found.credentials] == ["C"]
-        assert [each.about for each in await b.shared.open_commands()] == ["J"]
+        assert [each.about for each in await b.shared.open_commands(())] == ["J"]
         place = await b.shared.place("S")
         assert place is not None
         assert place.node is None
@@ -197,7 +198,7 @@ async def test_a_start_under_the_same_name_takes_all_at_once(database: str) -> N
         found = await newer.recover()
         assert [row.job_id for row in found.unfinished] == ["J", "K"]
         assert [row.row_id for row in found.credentials] == ["C"]
-        for read in (older.shared.nodes, older.recover, older.shared.open_commands):
+        for read in (older.shared.nodes, older.recover, partial(older.shared.open_commands, ())):
             with pytest.raises(Fenced):
                 await read()
         nursery.cancel_scope.cancel()

@@ -224,7 +224,7 @@ async def test_what_waits_for_another_node_counts_as_received(database: str) -> 
             await trio.to_thread.run_sync(give, None)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(unanswered, other, question, "x" * size)
-                while not await there.store.shared.open_commands():  # noqa: ASYNC110 - in the database
+                while not await there.store.shared.open_commands(()):  # noqa: ASYNC110 - in the database
                     await trio.sleep(0.01)
                 assert scrape(there.runtime)("held", pool="received_bytes") >= size
             assert scrape(there.runtime)("held", pool="received_bytes") < size

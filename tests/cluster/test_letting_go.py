@@ -44,13 +44,18 @@ class SharedMemory(MemoryStore, Moves):
         await trio.lowlevel.checkpoint()
         return self.at
 
-    async def steal(self, session_id: str, node: int) -> bool:
+    async def steal(self, session_id: str, node: int, moves: int) -> bool:
         """Take the session from another node."""
         await trio.lowlevel.checkpoint()
-        assert self.at.node == node
+        assert (self.at.node, self.at.moves) == (node, moves)
         self.stolen += 1
         self.at = SessionPlace(ME, 1)
         return True
+
+    async def sessions_here(self) -> Sequence[str]:
+        """Return the session, if this node has it."""
+        await trio.lowlevel.checkpoint()
+        return ["sess_1"] if self.at.node == ME else []
 
     async def untold(self, session_id: str) -> Sequence[UntoldJob]:
         """Return no jobs."""

@@ -278,7 +278,9 @@ def test_the_example_page(browser: Browser, tmp_path: Path) -> None:
         url = start("serve", *options, f"--allow-origin={origin}").url()
         runtime = url.replace("ws:", "http:").removesuffix("/arcp")
         page = browser.new_page()
-        page.goto(f"{origin}/page.html?runtime={runtime}#{TOKEN}")
+        page.goto(f"{origin}/page.html?runtime={runtime}#wrong")
+        expect(page.locator("output")).to_have_text("not connected: the token is not valid")
+        page.goto(f"{origin}/page.html?runtime={runtime}&#{TOKEN}")
         page.get_by_role("button", name="Start").click()
         expect(page.locator("output")).to_have_text('done: {"done":5}')
         assert page.locator("progress").evaluate("bar => bar.value") == 5

@@ -49,16 +49,26 @@ class Conversation:
         self._count: dict[str, int] = {}
         self._session: str | None = None
 
-    def say(self, socket: ClientConnection, kind: str, payload: dict[str, Any]) -> None:
+    def say(
+        self,
+        socket: ClientConnection,
+        kind: str,
+        payload: dict[str, Any],
+        job_id: str | None = None,
+        *,
+        shown: bool = True,
+    ) -> None:
         """Send a frame."""
         frame: dict[str, Any] = {"arcp": "1.1", "id": f"c{len(self.frames) + 1}", "type": kind}
         if self._session is not None and kind != "session.hello":
             frame["session_id"] = self._session
+        if job_id is not None:
+            frame["job_id"] = job_id
         frame["payload"] = payload
         socket.send(json.dumps(frame))
-        self._note(frame)
+        self._note(frame, shown=shown)
 
-    def hear(self, socket: ClientConnection, kind: str) -> dict[str, Any]:
+    def hear(self, socket: ClientConnection, kind: str, *, shown: bool = True) -> dict[str, Any]:
         """Receive a frame of a type."""
         frame: dict[str, Any] = json.loads(socket.recv(timeout=FRAME_SECONDS))
         assert frame["type"] == kind, frame
@@ -66,15 +76,17 @@ class Conversation:
             self._session = frame["session_id"]
             token = frame["payload"]["resume_token"]
             self._known[token] = f"resume-token-{self._next('token')}"
-        self._note(frame)
+        self._note(frame, shown=shown)
         return frame
 
-    def _note(self, frame: dict[str, Any]) -> None:
+    def _note(self, frame: dict[str, Any], *, shown: bool) -> None:
         text = json.dumps(frame, indent=2)
         for token in [each for each in self._known if each in text]:
             text = text.replace(token, self._known[token])
         for pattern, stand_in in _VOLATILE:
             text = pattern.sub(partial(self._stand_in, stand_in), text)
+        if not shown:
+            return
         self.frames.append(re.sub(r"\[\s+((?:\"[^\"]*\",?\s*)+)\]", _in_a_line, text))
 
     def _stand_in(self, form: str, found: re.Match[str]) -> str:
@@ -104,7 +116,7 @@ def recorded(url: str) -> list[str]:
         welcome = said.hear(socket, "session.welcome")
         submit = {"agent": "countdown", "input": {"n": 3, "delay": 0.5}, "idempotency_key": "k1"}
         said.say(socket, "job.submit", submit)
-        said.hear(socket, "job.accepted")
+        job_id = said.hear(socket, "job.accepted")["job_id"]
         said.hear(socket, "job.event")
         said.say(socket, "session.ack", {"last_processed_seq": 1})
     resume = {
@@ -117,10 +129,24 @@ def recorded(url: str) -> list[str]:
         said.hear(socket, "session.welcome")
         for kind in ("job.event", "job.event", "job.result"):
             said.hear(socket, kind)
+        said.say(socket, "job.submit", {"agent": "nobody"})
+        said.hear(socket, "session.error")
+        submit = {"agent": "countdown", "input": {"delay": 60}}
+        said.say(socket, "job.submit", submit, shown=False)
+        running = said.hear(socket, "job.accepted", shown=False)["job_id"]
+        said.say(socket, "job.cancel", {"job_id": running, "reason": "no longer needed"}, running)
+        said.hear(socket, "job.cancelled")
+        said.hear(socket, "job.error")
         said.say(socket, "session.list_jobs", {"filter": {"status": ["success"]}})
         said.hear(socket, "session.jobs")
         said.say(socket, "session.close", {"reason": "done"})
         said.hear(socket, "session.closed")
+    with connect(url, compression=None) as socket:
+        said.say(socket, "session.hello", HELLO, shown=False)
+        said.hear(socket, "session.welcome", shown=False)
+        said.say(socket, "job.subscribe", {"job_id": job_id, "history": True}, job_id)
+        said.hear(socket, "job.subscribed")
+        said.hear(socket, "job.event")
     return said.frames
 
 

@@ -21,6 +21,7 @@ from arcp_trio.store.writes import (
     AnswerNode,
     AppendJournal,
     AppendLog,
+    AskAgain,
     AskNode,
     CancelJob,
     ClaimKey,
@@ -91,6 +92,7 @@ WRITES: Final[list[Write]] = [
     ClaimKey("alice", "k3", b"fingerprint", "J3", 100.0),
     DropClaim("alice", "k", "J"),
     AskNode(1, "cancel", "J", b"{}"),
+    AskAgain(1),
     AnswerNode(1, b"{}"),
     DropAnswers([1]),
 ]

@@ -9,7 +9,7 @@ import trio
 from arcp_trio import BrokenResult, Client, EventsNotKept, JobHandle, ObservedJob
 from arcp_trio.cli.client.asking import Asking
 from arcp_trio.cli.client.display import CONNECTION_LOST, NOTHING_MISSED, Display
-from arcp_trio.cli.errors import CommandError, ExitCode
+from arcp_trio.cli.errors import CommandError, ExitCode, plainly
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import JsonObject, JsonValue
@@ -116,7 +116,7 @@ def _told(job_id: str, status: str, error: ArcpError) -> str:
     # The code alone says of every failure that it may be tried again (§12), also of a bad input.
     cut_short = error.retryable and error.message.startswith(_CUT_SHORT)
     again = "; it may be submitted again" if cut_short else ""
-    return f"{job_id} {how}: {error.code}: {error.message}{again}"
+    return f"{job_id} {how}: {error.code}: {plainly(error.message)}{again}"
 
 
 def _cancelled(error: ArcpError) -> str:

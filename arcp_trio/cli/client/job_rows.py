@@ -8,6 +8,7 @@ from typing import Final
 from arcp_trio import JobInfo
 from arcp_trio.cli.client.columns import GAP
 from arcp_trio.cli.client.figures import amount, duration, money_left
+from arcp_trio.cli.errors import plainly
 from arcp_trio.cli.text import cells, fitted, safe_line
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
@@ -119,5 +120,5 @@ def _money(job: JobInfo) -> str:
 
 def _last_words(job: JobInfo) -> str:
     if job.error_code is not None:
-        return f"{job.error_code}: {job.error}"
+        return f"{job.error_code}: {plainly(job.error or '')}"
     return job.last_event or ""

@@ -93,6 +93,11 @@ def _question(question: Question) -> JsonObject:
         "schema": None if question.schema is None else dict(question.schema),
         "to": question.to,
         "expires_at": question.expires_at,
+        "kind": question.kind,
+        "capability": question.capability,
+        "targets": list(question.targets) or None,
+        "tool": question.tool,
+        "args": question.args,
     }
 
 

@@ -27,7 +27,6 @@ from arcp_trio.wire.errors import InvalidRequest
 
 DEFAULT_REGISTRY: Final = "agents"
 
-_FORM: Final = "NAME[@VERSION]=MODULE:FUNCTION, or =stdio:COMMAND, or =acp:COMMAND"
 _STDIO: Final = "stdio"
 _ACP: Final = "acp"
 _DATA: Final = "agents"

@@ -48,12 +48,8 @@ def _shared_store(url: str, options: ServeOptions) -> Store:
         from arcp_trio.store.postgres import PostgresStore  # noqa: PLC0415 - needs the extra
 
         return PostgresStore(url, node=options.node, synchronous=options.synchronous == "full")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "psycopg":
-            raise
-        raise CommandError(
-            "a store in PostgreSQL needs: pip install 'arcp-trio[postgres]'"
-        ) from error
+    except ImportError as error:
+        raise CommandError(str(error)) from error
     except ValueError as error:
         raise CommandError(f"--node: {error}") from error
 

@@ -1,7 +1,6 @@
 """What a request of an ACP agent names, and which capability of the lease decides it.
 
-Only paths, URLs and names count. A call's title proves nothing: a model
-wrote it.
+Only paths, URLs and names count. A call's title proves nothing: a model wrote it.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from arcp_trio.runtime.job.command_rows import RELEASE, body_of, kind_of, read_answer
-from arcp_trio.store.writes import AskNode, DropAnswers
+from arcp_trio.store.writes import AskAgain, AskNode, DropAnswers
 from arcp_trio.wire.errors import InternalError
 
 if TYPE_CHECKING:
@@ -98,11 +98,12 @@ class Asker:
         self._asked[number] = asked
         try:
             began = trio.current_time()
+            self._store.put(AskNode(number, kind, about, body))
             while not asked.answered.is_set():
-                # Another node may have the job or the session by now, or there was none before.
-                self._store.put(AskNode(number, kind, about, body))
                 with trio.move_on_after(AGAIN_SECONDS):
                     await asked.answered.wait()
+                if not asked.answered.is_set():
+                    self._store.put(AskAgain(number))  # another node may have the job by now
             self._timed(trio.current_time() - began)
         finally:
             self._asked.pop(number, None)

@@ -13,6 +13,7 @@ from arcp_trio.runtime.metrics import Move
 from arcp_trio.runtime.session.parking import Parking, Unparked
 from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.tasks import first_of
+from arcp_trio.store.errors import StoreError
 from arcp_trio.store.writes import ReleaseSession, TakeSession
 from arcp_trio.wire.errors import InternalError
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.parking import Check
     from arcp_trio.runtime.session.session import Session
+    from arcp_trio.runtime.session.sessions import Sessions
     from arcp_trio.store.shared import Moves, SessionPlace
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,9 @@ BUSY_SECONDS: Final = 5.0
 
 LOOK_SECONDS: Final = 0.05
 """Pause between two looks at where a session is."""
+
+STRAYS_SECONDS: Final = 10.0
+"""Pause between two looks for sessions of this node that are not awake."""
 
 TRIES: Final = 20
 """How often to go for a session that other nodes take and release meanwhile."""
@@ -107,6 +112,24 @@ class SharedParking(Parking):
         ends = None if was.seconds is None else trio.current_time() + was.seconds
         return Unparked(row, ends, untold)
 
+    async def park_strays(self, sessions: Sessions) -> None:
+        """Park what is this node's in the store and not awake here, now and then, until cancelled.
+
+        A theft that was given up may succeed after that.
+        """
+        window = self._core.limits.resume_window_seconds
+        while True:
+            await trio.sleep(STRAYS_SECONDS)
+            try:
+                here = await self._moves.sessions_here()
+            except StoreError as error:
+                log.debug("sessions of this node not read", extra={"error": str(error)})
+                continue
+            for session_id in here:
+                if not sessions.has(session_id):
+                    log.info("session parked that was not awake", extra={"session_id": session_id})
+                    self._core.store.put(ReleaseSession(session_id, window))
+
     # -- making it this node's
 
     async def _fetch(self, session_id: str) -> SessionPlace | None:
@@ -128,7 +151,7 @@ class SharedParking(Parking):
                 how = Move.RELEASED
                 continue  # it is parked now, for anyone to take
             else:
-                mine = await self._moves.steal(session_id, place.node)
+                mine = await self._moves.steal(session_id, place.node, place.moves)
                 how = Move.STOLEN if mine else how
             if mine:
                 self._note(session_id, how, place)

@@ -51,7 +51,7 @@ class Obeyer:
         self._release = release
         self._nursery = nursery
         self._begun: set[int] = set()
-        """Commands that are being obeyed, or that were and may still look open."""
+        """Commands that are being obeyed, until their answers are stored."""
 
     async def obey_all(self) -> None:
         """Obey every open command; those that have to wait for something are only begun.
@@ -59,10 +59,10 @@ class Obeyer:
         Raises:
             StoreError: the commands cannot be read now.
         """
-        found = await self._commands.open_commands()
-        self._begun.intersection_update(command.id for command in found)
-        for command in found:
-            if command.id not in self._begun:
+        known = set(self._begun)
+        while found := await self._commands.open_commands(known):
+            known.update(command.id for command in found)
+            for command in found:
                 await self._begin(command)
 
     async def _begin(self, command: OpenCommand) -> None:
@@ -109,7 +109,8 @@ class Obeyer:
 
     def _answer(self, command: OpenCommand, answer: Obeyed | ArcpError) -> None:
         log.info("obeyed another node", extra=_facts(command))
-        self._core.store.put(AnswerNode(command.id, encode_answer(answer)))
+        group = self._core.store.put(AnswerNode(command.id, encode_answer(answer)))
+        group.then(partial(self._begun.discard, command.id))
 
 
 async def with_cancels(store: Store, commands: Commands, found: Recovered) -> Recovered:
@@ -119,18 +120,26 @@ async def with_cancels(store: Store, commands: Commands, found: Recovered) -> Re
     once its job is alive again.
     """
     rows = {row.job_id: row for row in found.unfinished}
-    for asked in await commands.open_commands():
-        row = rows.get(asked.about)
-        command = None if row is None else read_command(asked.body)
-        if row is None or not isinstance(command, EndJob):
-            continue
-        if row.cancelled is None:
-            cancel = CancelJob(row.job_id, command.reason or "", command.stopped_by)
-            store.put(cancel)
-            rows[row.job_id] = replace(row, cancelled=cancel.reason, stopped_by=cancel.stopped_by)
-        obeyed = Obeyed(again=row.cancelled is not None)
-        store.put(AnswerNode(asked.id, encode_answer(obeyed)))
+    known: set[int] = set()
+    while some := await commands.open_commands(known):
+        known.update(asked.id for asked in some)
+        for asked in some:
+            _note_cancel(store, asked, rows)
     return replace(found, unfinished=[*rows.values()])
+
+
+def _note_cancel(store: Store, asked: OpenCommand, rows: dict[str, JobRow]) -> None:
+    """Obey a command that wants a job among `rows` to end, if it is one."""
+    row = rows.get(asked.about)
+    command = None if row is None else read_command(asked.body)
+    if row is None or not isinstance(command, EndJob):
+        return
+    if row.cancelled is None:
+        cancel = CancelJob(row.job_id, command.reason or "", command.stopped_by)
+        store.put(cancel)
+        rows[row.job_id] = replace(row, cancelled=cancel.reason, stopped_by=cancel.stopped_by)
+    obeyed = Obeyed(again=row.cancelled is not None)
+    store.put(AnswerNode(asked.id, encode_answer(obeyed)))
 
 
 def _too_late(asked: JobCommand, row: JobRow | None) -> Obeyed | ArcpError:

@@ -100,8 +100,8 @@ class AwaitableContext(DurableCalls):
             options: the texts of which the answer is one. Without options and schema any JSON is
                 an answer.
             schema: what the answer must be, in JSON Schema: `type`, `enum`, `const`, `properties`,
-                `required`, `additionalProperties`, `items`, `minimum`, `maximum`, `minLength` and
-                `maxLength`, beside keywords that only describe.
+                `required`, `additionalProperties`, `items`, `minItems`, `maxItems`, `minimum`,
+                `maximum`, `minLength` and `maxLength`, beside keywords that only describe.
             to: who is meant to answer, for people to read.
             expires_in: after how many seconds it is too late to answer.
             name: tells questions of tasks that run side by side apart; see `step`.

@@ -7,8 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.job.commands import AnswerTo, answer_question, no_question
+from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import Promise
+from arcp_trio.wire.json import dumps
 from arcp_trio.wire.messages import AnswerQuestion, QuestionAnswered
 from arcp_trio.wire.payloads import to_json
 
@@ -58,10 +60,17 @@ class Answering:
         row = await self._session.reads.job(message.job_id)
         if row is None or row.finished_at is not None:
             raise no_question()
+        self._refuse_if_too_large(message)
         self._ask(request, command, partial(self._tell, request, message))
 
     def _may_observe(self, owner: str) -> bool:
         return self._core.policy.may_observe(self._session.principal, owner)
+
+    def _refuse_if_too_large(self, message: AnswerQuestion) -> None:
+        """Refuse what no job takes, before it is stored for another node."""
+        most = self._core.limits.memo_bytes
+        if len(dumps([message.answer, message.reason])) > most:
+            raise limit_hit("memo_bytes", most)
 
     def _command(self, message: AnswerQuestion) -> AnswerTo:
         return AnswerTo(

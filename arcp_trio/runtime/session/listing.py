@@ -223,7 +223,7 @@ def _statuses(names: Sequence[str]) -> frozenset[Status]:
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InvalidRequest(
-            f"{clip(repr(unknown[0]))} is not one of {', '.join(Status)} @ $.filter.status"
+            f"{clip(repr(unknown[0]))} is not one of {', '.join(Status)} @ $.payload.filter.status"
         )
     return frozenset(map(Status, names))
 

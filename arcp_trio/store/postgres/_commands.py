@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from arcp_trio.store.postgres._schema import Database
@@ -13,13 +14,21 @@ ASK: Final = """
         SELECT coalesce(node, %(me)s) AS node FROM job WHERE job_id = %(about)s
         UNION ALL SELECT node FROM session WHERE session_id = %(about)s
     ) AS there WHERE there.node IS NOT NULL
-    ON CONFLICT (asker, number) DO UPDATE SET node = excluded.node
-        WHERE command.answer IS NULL AND command.node <> excluded.node
     RETURNING node"""
-"""Asks the node that has the job or the session now, unless it has been asked; returns its number.
+"""Asks the node that has the job or the session now; returns its number.
 
 A job that waits for a node is asked for by a command to this one, for the node that takes the job.
 """
+
+ASK_AGAIN: Final = """
+    UPDATE command SET node = there.node FROM command AS asked, LATERAL (
+        SELECT coalesce(node, %(me)s) AS node FROM job WHERE job_id = asked.about
+        UNION ALL SELECT node FROM session WHERE session_id = asked.about
+    ) AS there
+    WHERE asked.asker = %(me)s AND asked.number = %(number)s AND asked.answer IS NULL
+        AND command.id = asked.id AND command.answer IS NULL AND command.node <> there.node
+    RETURNING command.node"""
+"""Asks the node that has the job or the session by now, unless it has been asked."""
 
 ANSWER: Final = """
     UPDATE command SET answer = %(answer)s
@@ -29,8 +38,17 @@ ANSWER: Final = """
 
 DROP: Final = "DELETE FROM command WHERE asker = %(me)s AND number = ANY(%(numbers)s)"
 
+MOST_COMMANDS: Final = 256
+MOST_BYTES: Final = 1024 * 1024
+"""The bounds of a piece in which open commands are read; its last body may exceed the bytes."""
+
 _OPEN: Final = """
-    SELECT id, kind, about, body FROM command WHERE node = %s AND answer IS NULL ORDER BY id"""
+    SELECT id, kind, about, body FROM (
+        SELECT *, sum(length(body)) OVER (ORDER BY id) - length(body) AS before FROM (
+            SELECT id, kind, about, body FROM command
+            WHERE node = %s AND answer IS NULL AND id <> ALL(%s::bigint[]) ORDER BY id LIMIT %s
+        ) AS asked
+    ) AS piece WHERE before <= %s ORDER BY id"""
 
 _ANSWERS: Final = "SELECT number, answer FROM command WHERE asker = %s AND answer IS NOT NULL"
 
@@ -49,9 +67,10 @@ _SUBMITTERS: Final = """
         )"""
 
 
-def open_commands(db: Database, me: int) -> list[OpenCommand]:
-    """Read what this node was asked and has not answered, in the order of the asking."""
-    return [OpenCommand(*row) for row in db.execute(_OPEN, (me,)).fetchall()]
+def open_commands(db: Database, me: int, known: Collection[int]) -> list[OpenCommand]:
+    """Read some of what this node was asked and has not answered; see `Commands`."""
+    rows = db.execute(_OPEN, (me, [*known], MOST_COMMANDS, MOST_BYTES))
+    return [OpenCommand(*row) for row in rows.fetchall()]
 
 
 def answers(db: Database, me: int) -> dict[int, bytes]:

@@ -8,13 +8,14 @@ from typing import Any, Final, LiteralString
 from arcp_trio.store.postgres import _durable_rows
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.records import (
+    CREDENTIAL_COLUMNS,
     CredentialRow,
-    CredentialState,
     JobRow,
     KeyRow,
     Recovered,
     SessionRow,
     Status,
+    credential_of,
 )
 from arcp_trio.store.retention import ROW_BYTES
 
@@ -106,22 +107,10 @@ def unfinished(db: Database, me: int) -> list[JobRow]:
 def credentials(db: Database, me: int) -> list[CredentialRow]:
     """Read the credentials of a node's jobs, and those that it has to revoke, oldest first."""
     rows = db.execute(
-        "SELECT row_id, order_id, job_id, principal, state, handle, credential_id"
-        " FROM credential WHERE node = %s ORDER BY id",
+        f"SELECT {CREDENTIAL_COLUMNS} FROM credential WHERE node = %s ORDER BY id",  # noqa: S608
         (me,),
-    ).fetchall()
-    return [
-        CredentialRow(
-            row_id=row[0],
-            order_id=row[1],
-            job_id=row[2],
-            principal=row[3],
-            state=CredentialState(row[4]),
-            handle=row[5],
-            credential_id=row[6],
-        )
-        for row in rows
-    ]
+    )
+    return list(map(credential_of, rows))
 
 
 JOB_BYTES: Final = f"""(length(accepted) + {ROW_BYTES}

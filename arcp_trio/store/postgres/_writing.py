@@ -20,6 +20,7 @@ from arcp_trio.store.writes import (
     AnswerNode,
     AppendJournal,
     AppendLog,
+    AskAgain,
     AskNode,
     CancelJob,
     ClaimKey,
@@ -100,7 +101,7 @@ class GroupPipeline:
         self._follows: dict[str, bool] = {}
         """By job, whether this node follows it from now on."""
         self._claims: list[ClaimKey | DropClaim] = []
-        self._commands: list[AskNode | AnswerNode | DropAnswers] = []
+        self._commands: list[AskNode | AskAgain | AnswerNode | DropAnswers] = []
         self._wanted: set[str] = set()
         """Sessions and jobs that have to be this node's."""
         self._granted: list[_Rows | None] = []
@@ -155,7 +156,7 @@ class GroupPipeline:
                 self._follows[write.job_id] = isinstance(write, Follow)
             case ClaimKey() | DropClaim():
                 self._claims.append(write)
-            case AskNode() | AnswerNode() | DropAnswers():
+            case AskNode() | AskAgain() | AnswerNode() | DropAnswers():
                 self._commands.append(write)
             case _:
                 assert type(write) is Expire, write  # no statement of the group's
@@ -214,11 +215,13 @@ class GroupPipeline:
         self._db.execute(_keys.DROP_CLAIM, values)
         return None
 
-    def _command(self, write: AskNode | AnswerNode | DropAnswers) -> _Rows | None:
+    def _command(self, write: AskNode | AskAgain | AnswerNode | DropAnswers) -> _Rows | None:
         values = {"me": self._me, **msgspec.structs.asdict(write)}
         match write:
             case AskNode():
                 return self._db.execute(_commands.ASK, values)
+            case AskAgain():
+                return self._db.execute(_commands.ASK_AGAIN, values)
             case AnswerNode():
                 return self._db.execute(_commands.ANSWER, values)
             case DropAnswers():

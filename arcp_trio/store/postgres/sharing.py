@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 
 from arcp_trio.store.postgres import _commands, _following, _holdings, _moving
 from arcp_trio.store.postgres._connections import DatabaseThread, Membership
@@ -48,8 +47,8 @@ class PostgresShared(PostgresNodes, Shared):
 
     # -- commands
 
-    async def open_commands(self) -> Sequence[OpenCommand]:
-        return await self._reader.read(_commands.open_commands, self.node)
+    async def open_commands(self, known: Collection[int]) -> Sequence[OpenCommand]:
+        return await self._reader.read(_commands.open_commands, self.node, known)
 
     async def answers(self) -> Mapping[int, bytes]:
         return await self._reader.read(_commands.answers, self.node)
@@ -76,11 +75,14 @@ class PostgresShared(PostgresNodes, Shared):
     async def place(self, session_id: str) -> SessionPlace | None:
         return await self._reader.read(_moving.place, session_id)
 
-    async def steal(self, session_id: str, node: int) -> bool:
+    async def steal(self, session_id: str, node: int, moves: int) -> bool:
         address, me = self._membership.address, self.node
         return await self._line.run(
-            partial(_moving.steal, address=address, session_id=session_id, node=node, me=me)
+            lambda db: _moving.steal(db, address, session_id, node, moves, me)
         )
+
+    async def sessions_here(self) -> Collection[str]:
+        return await self._reader.read(_moving.sessions_of, self.node)
 
     async def untold(self, session_id: str) -> Sequence[UntoldJob]:
         return await self._reader.read(_moving.untold, session_id)

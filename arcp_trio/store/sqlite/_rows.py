@@ -8,13 +8,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from arcp_trio.store.records import (
+    CREDENTIAL_COLUMNS,
     CredentialRow,
-    CredentialState,
     JobRow,
     KeyRow,
     Recovered,
     SessionRow,
     Status,
+    credential_of,
 )
 from arcp_trio.store.retention import ROW_BYTES
 from arcp_trio.store.sqlite import _durable
@@ -55,22 +56,8 @@ def _length(db: sqlite3.Connection, jid: int, base: int) -> int:
 
 
 def _credentials(db: sqlite3.Connection) -> list[CredentialRow]:
-    rows = db.execute(
-        "SELECT row_id, order_id, job_id, principal, state, handle, credential_id"
-        " FROM credential ORDER BY id"
-    ).fetchall()
-    return [
-        CredentialRow(
-            row_id=row[0],
-            order_id=row[1],
-            job_id=row[2],
-            principal=row[3],
-            state=CredentialState(row[4]),
-            handle=row[5],
-            credential_id=row[6],
-        )
-        for row in rows
-    ]
+    rows = db.execute(f"SELECT {CREDENTIAL_COLUMNS} FROM credential ORDER BY id")  # noqa: S608
+    return list(map(credential_of, rows))
 
 
 JOB_BYTES: Final = f"""length(accepted) + {ROW_BYTES}

@@ -4,12 +4,12 @@ import { ArcpError, connect } from '../../../arcp_trio/console/arcp.js';
 const [url, token] = process.argv.slice(2);
 
 const code = async (promise) => {
-  try {
-    await promise;
-    return 'no error';
-  } catch (error) {
-    return error instanceof ArcpError ? error.code : String(error);
-  }
+	try {
+		await promise;
+		return 'no error';
+	} catch (error) {
+		return error instanceof ArcpError ? error.code : String(error);
+	}
 };
 
 const told = {};
@@ -35,16 +35,16 @@ told.badInput = await code(client.submit('picky', {}));
 const lease = { 'tool.call': ['human.ask'] };
 const cook = await client.submit('cook', null, { lease });
 for await (const event of cook) {
-  if (event.kind !== 'x-vendor.arcp-trio.question') continue;
-  const { question_id: id, options } = event.body;
-  told.wrongAnswer = await code(client.answer(cook.id, id, true));
-  await client.answer(cook.id, id, options ? 'stew' : 4);
+	if (event.kind !== 'x-vendor.arcp-trio.question') continue;
+	const { question_id: id, options } = event.body;
+	told.wrongAnswer = await code(client.answer(cook.id, id, true));
+	await client.answer(cook.id, id, options ? 'stew' : 4);
 }
 told.cooked = await cook.result;
 
 const shopper = await client.submit('shopper', null, {
-  lease: { 'tool.call': ['shop.*'] },
-  budget: { USD: '1.00' },
+	lease: { 'tool.call': ['shop.*'] },
+	budget: { USD: '1.00' },
 });
 told.shopped = await shopper.result;
 
@@ -62,18 +62,18 @@ await client.stop(waiting.id, 'enough');
 told.stopped = await code(waiting.result);
 told.seenByOther = [];
 try {
-  for await (const event of watched) told.seenByOther.push(event.kind);
+	for await (const event of watched) told.seenByOther.push(event.kind);
 } catch (error) {
-  told.seenByOther.push(String(error));
+	told.seenByOther.push(String(error));
 }
 told.otherResult = await code(watched.result);
 
 told.pages = 0;
 let cursor = null;
 do {
-  const page = await client.page({}, { limit: 2, cursor });
-  told.pages += page.jobs.length;
-  cursor = page.cursor;
+	const page = await client.page({}, { limit: 2, cursor });
+	told.pages += page.jobs.length;
+	cursor = page.cursor;
 } while (cursor);
 told.all = 0;
 for await (const _ of client.jobs()) told.all += 1;

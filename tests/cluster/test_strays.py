@@ -1,0 +1,62 @@
+"""Sessions that are a node's in the database, and awake nowhere: they are parked before long."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from arcp_trio import InternalError
+from arcp_trio.runtime.cluster import moving
+from arcp_trio.runtime.cluster.obeying import Obeyer
+from arcp_trio.store.errors import StoreError
+from arcp_trio.store.postgres.sharing import PostgresShared
+from arcp_trio.transport import TransportClosed
+from tests.cluster.counting import counted, counting_nodes, read
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+
+async def nothing(_obeyer: Obeyer) -> None:
+    """Obey nobody."""
+
+
+@pytest.mark.logs_error("session cannot be opened")
+async def test_a_theft_that_succeeds_after_it_was_given_up(
+    monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    """The session is parked again and goes on at a third node; what is awake stays awake."""
+    may_steal, steal = trio.Event(), PostgresShared.steal
+    monkeypatch.setattr(Obeyer, "obey_all", nothing)
+    monkeypatch.setattr(moving, "STRAYS_SECONDS", 0.1)
+    async with (
+        counting_nodes(database, 3) as (here, there, third),
+        trio.open_nursery() as nursery,
+    ):
+
+        async def late(shared: PostgresShared, session_id: str, node: int, moves: int) -> bool:
+            """Lose the connection before the answer, while the database goes on."""
+
+            async def go_on() -> None:
+                await may_steal.wait()
+                assert await steal(shared, session_id, node, moves)
+
+            nursery.start_soon(go_on)
+            raise StoreError("the connection is lost")
+
+        monkeypatch.setattr(PostgresShared, "steal", late)
+        awake = await there.welcomed()
+        peer = await here.welcomed()
+        job = (await peer.submit("count", [30, 0.01]))["job_id"]
+        seen = await read(peer, job)
+        with pytest.raises((InternalError, TransportClosed)):
+            await there.welcomed(resume=peer.resume_from())
+        session_id = peer.resume_from()["session_id"]
+        while (place := await there.store.shared.place(session_id)) is not None and place.node:
+            may_steal.set()
+            await trio.sleep(0.01)
+        again = await third.welcomed(resume=peer.resume_from())
+        job = (await again.submit("count", [30, 0.01]))["job_id"]
+        assert counted(seen, seen[-1]["job_id"]) == counted(await read(again, job), job)
+        place = await there.store.shared.place(awake.resume_from()["session_id"])
+        assert place is not None
+        assert (place.node, place.moves) == (there.store.shared.node, 0)
