@@ -19,7 +19,6 @@ from arcp_trio.store.records import Mark
 from arcp_trio.store.shared import Shared
 from arcp_trio.store.writes import AppendLog, Write
 from tests import defects
-from tests.store import databases
 from tests.store.engines import running
 from tests.store.samples import BASE, WRITES
 
@@ -27,13 +26,6 @@ pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
 SECONDS: Final = 60.0
 """Everything here ends long before."""
-
-
-@pytest.fixture
-def url() -> Generator[str]:
-    """A database with an empty store."""
-    with databases.empty_store() as found:
-        yield found
 
 
 async def stored(store: PostgresStore, *writes: Write) -> None:
