@@ -7,13 +7,17 @@ value once, so that a value takes time by its size, whatever the schema is.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Final, TypeAlias, TypeGuard, cast
+from operator import gt, lt
+from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 from arcp_trio.wire.errors import clip
 from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object, list_in
 
 _Check: TypeAlias = Callable[[JsonValue, str], str | None]
 """Takes a value and its path; returns what is wrong with it, or None."""
+
+_Reader: TypeAlias = Callable[[JsonObject, str], _Check]
+"""Takes a schema that has a keyword, and its place; returns the keyword's check."""
 
 _DESCRIBES: Final = frozenset(
     {
@@ -156,52 +160,41 @@ def _key(value: JsonValue) -> Hashable:
     return cast("Hashable", value)
 
 
-# -- numbers and texts
+# -- bounds
 
 
-def _minimum(schema: JsonObject, place: str) -> _Check:
-    least = _bound(schema, "minimum", place)
-    return lambda value, path: (
-        f"expected at least {least} @ {path}" if _is_number(value) and value < least else None
-    )
+def _bound(keyword: str, kind: str, beyond: Callable[[float, float], bool], words: str) -> _Reader:
+    """Return what reads the bound of a number, or of the length of a text or an array.
+
+    Args:
+        keyword: the bound's.
+        kind: the type whose values are bounded; others are not.
+        beyond: whether a number or a length is beyond a bound.
+        words: what is expected, with `{}` for the bound.
+    """
+    counted = kind != "number"
+
+    def read(schema: JsonObject, place: str) -> _Check:
+        bound = _number(schema, keyword, place)
+        if counted and (bound < 0 or bound != bound // 1):
+            raise ValueError(f"{place}.{keyword} must be a whole number, 0 or more")
+        expected = f"expected {words.format(bound)} @ "
+
+        def check(value: JsonValue, path: str) -> str | None:
+            if not _IS_OF[kind](value):
+                return None
+            size: Any = len(value) if isinstance(value, str | list) else value
+            return expected + path if beyond(size, bound) else None
+
+        return check
+
+    return read
 
 
-def _maximum(schema: JsonObject, place: str) -> _Check:
-    most = _bound(schema, "maximum", place)
-    return lambda value, path: (
-        f"expected at most {most} @ {path}" if _is_number(value) and value > most else None
-    )
-
-
-def _min_length(schema: JsonObject, place: str) -> _Check:
-    least = _length(schema, "minLength", place)
-    return lambda value, path: (
-        f"expected at least {least} characters @ {path}"
-        if isinstance(value, str) and len(value) < least
-        else None
-    )
-
-
-def _max_length(schema: JsonObject, place: str) -> _Check:
-    most = _length(schema, "maxLength", place)
-    return lambda value, path: (
-        f"expected at most {most} characters @ {path}"
-        if isinstance(value, str) and len(value) > most
-        else None
-    )
-
-
-def _bound(schema: JsonObject, keyword: str, place: str) -> float:
+def _number(schema: JsonObject, keyword: str, place: str) -> float:
     value = schema[keyword]
     if not _is_number(value):
         raise ValueError(f"{place}.{keyword} must be a number")
-    return value
-
-
-def _length(schema: JsonObject, keyword: str, place: str) -> float:
-    value = _bound(schema, keyword, place)
-    if value < 0 or value != value // 1:
-        raise ValueError(f"{place}.{keyword} must be a whole number, 0 or more")
     return value
 
 
@@ -270,37 +263,19 @@ def _items(schema: JsonObject, place: str) -> _Check:
     return check
 
 
-def _min_items(schema: JsonObject, place: str) -> _Check:
-    least = _length(schema, "minItems", place)
-    return lambda value, path: (
-        f"expected at least {least} items @ {path}"
-        if isinstance(value, list) and len(value) < least
-        else None
-    )
-
-
-def _max_items(schema: JsonObject, place: str) -> _Check:
-    most = _length(schema, "maxItems", place)
-    return lambda value, path: (
-        f"expected at most {most} items @ {path}"
-        if isinstance(value, list) and len(value) > most
-        else None
-    )
-
-
-_KEYWORDS: Final[Mapping[str, Callable[[JsonObject, str], _Check]]] = {
+_KEYWORDS: Final[Mapping[str, _Reader]] = {
     "type": _type,
     "enum": _enum,
     "const": _const,
     "properties": _properties,
     "required": _required,
     "additionalProperties": _additional,
-    "minItems": _min_items,
-    "maxItems": _max_items,
+    "minItems": _bound("minItems", "array", lt, "at least {} items"),
+    "maxItems": _bound("maxItems", "array", gt, "at most {} items"),
     "items": _items,
-    "minimum": _minimum,
-    "maximum": _maximum,
-    "minLength": _min_length,
-    "maxLength": _max_length,
+    "minimum": _bound("minimum", "number", lt, "at least {}"),
+    "maximum": _bound("maximum", "number", gt, "at most {}"),
+    "minLength": _bound("minLength", "string", lt, "at least {} characters"),
+    "maxLength": _bound("maxLength", "string", gt, "at most {} characters"),
 }
 """The keywords that constrain a value, each with what reads it, in the order of the checks."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping
-from itertools import islice, takewhile
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from itertools import takewhile
 from operator import itemgetter
 
-from arcp_trio.store.memory._tables import StoredJournal, Tables
+from arcp_trio.store.memory._tables import EndingPlace, StoredJournal, Tables
 from arcp_trio.store.records import JobRow
 from arcp_trio.store.retention import ROW_BYTES, surplus, surplus_bytes
 from arcp_trio.store.writes import Expire
+
+_when = itemgetter(0)
+"""When a job has ended, by its place."""
 
 
 class Retention:
@@ -23,26 +26,21 @@ class Retention:
         """Begin the retention of a job that has ended."""
         row = journal.row
         assert row.finished_at is not None
-        finished = self._tables.finished.setdefault(row.principal, {})
-        late = bool(finished) and finished[next(reversed(finished))] > row.finished_at
-        finished[row.job_id] = row.finished_at
-        if late:  # its parent has kept it meanwhile
-            self._tables.finished[row.principal] = dict(sorted(finished.items(), key=itemgetter(1)))
+        journal.ended = row.finished_at, journal.entries[-1].ordinal, row.job_id
+        # It has ended last, unless its parent has kept it meanwhile.
+        insort(self._tables.finished.setdefault(row.principal, []), journal.ended)
 
     def expire(self, write: Expire) -> None:
         """Drop what an expiry asks for."""
         for job_id in write.forgotten:
             journal = self._tables.journals.get(job_id)
-            if journal is not None and job_id in self._ended(journal.row.principal):
-                self._retire(job_id)
+            if journal is not None and journal.ended is not None and not journal.expired:
+                self._retire(journal)
         for finished in list(self._tables.finished.values()):
-            old = list(takewhile(lambda end: end[1] <= write.finished_before, finished.items()))
-            for job_id, _ in old:
-                self._retire(job_id)
+            self._retire_oldest(finished, bisect_right(finished, write.finished_before, key=_when))
         counts = {principal: len(ends) for principal, ends in self._tables.finished.items()}
         for principal, count in surplus(counts, write.finished_jobs).items():
-            for job_id in list(islice(self._tables.finished[principal], count)):
-                self._retire(job_id)
+            self._retire_oldest(self._tables.finished[principal], count)
         stored = self._tables.stored
         for principal, size in surplus_bytes(stored, write.bytes_each, write.bytes_total).items():
             self._retire_bytes(principal, size)
@@ -51,23 +49,25 @@ class Retention:
             if row.job_id not in self._tables.journals:
                 self.drop_key((row.principal, row.key))
 
-    def _ended(self, principal: str) -> Mapping[str, float]:
-        return self._tables.finished.get(principal, {})
+    def _retire_oldest(self, finished: Sequence[EndingPlace], count: int) -> None:
+        for _, _, job_id in finished[:count]:
+            self._retire(self._tables.journals[job_id])
 
     def _retire_bytes(self, principal: str, size: int) -> None:
         """Retire a principal's oldest finished jobs, until they have `size` bytes together."""
-        for job_id in list(self._ended(principal)):
-            if size <= 0:
-                return
-            size -= self._tables.journals[job_id].size
-            self._retire(job_id)
+        count = 0
+        finished = self._tables.finished.get(principal, [])
+        while size > 0 and count < len(finished):
+            size -= self._tables.journals[finished[count][-1]].size
+            count += 1
+        self._retire_oldest(finished, count)
 
-    def _retire(self, job_id: str) -> None:
+    def _retire(self, journal: StoredJournal) -> None:
         """End the retention of a job: only sessions that watch it still read it."""
-        journal = self._tables.journals[job_id]
+        assert journal.ended is not None
         journal.expired = True
         finished = self._tables.finished[journal.row.principal]
-        del finished[job_id]
+        del finished[bisect_left(finished, journal.ended)]
         if not finished:
             del self._tables.finished[journal.row.principal]
         self._unlist(journal.row)

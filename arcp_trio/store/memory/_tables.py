@@ -21,6 +21,9 @@ from arcp_trio.store.records import (
     SessionRow,
 )
 
+EndingPlace: TypeAlias = tuple[float, int, str]
+"""`finished_at`, ordinal of the terminal and id of a job: its place among those that have ended."""
+
 
 @attrs.define(eq=False)
 class StoredJournal:
@@ -42,6 +45,8 @@ class StoredJournal:
     """Its retention is over: only sessions that watch it still read it."""
     durability: Durability | None = None
     """What it takes to call its agent again, if it is durable and has not ended."""
+    ended: EndingPlace | None = None
+    """Its place among the finished jobs of its principal, once its retention has begun."""
     kept_by: str | None = None
     """Its parent, which may be called again and ask for it: until the parent's end it is kept."""
     keeps: list[str] = attrs.field(factory=list[str])
@@ -86,8 +91,8 @@ class Tables:
         factory=dict["str | None", list[ListingPlace]]
     )
     """The retained jobs, oldest first, by principal; under None, those of all principals."""
-    finished: dict[str, dict[str, float]] = attrs.field(factory=dict[str, dict[str, float]])
-    """When each retained job ended, by principal; the first to end stands first."""
+    finished: dict[str, list[EndingPlace]] = attrs.field(factory=dict[str, list[EndingPlace]])
+    """The retained jobs that have ended, by principal; the first to end stands first."""
     keys: dict[tuple[str, str], KeyRow] = attrs.field(factory=dict[tuple[str, str], KeyRow])
     """By principal and key; the first to expire stands first."""
     credentials: dict[str, CredentialRow] = attrs.field(factory=dict[str, CredentialRow])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import TracebackType
 from typing import Final, TypeVar
@@ -23,6 +23,7 @@ from arcp_trio.store.postgres._address import DatabaseAddress
 from arcp_trio.store.postgres._errors import FENCED, store_errors
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres._texts import take_any_text
+from arcp_trio.store.shared import EngineCall, Timed
 
 _T = TypeVar("_T")
 
@@ -59,6 +60,8 @@ class Membership:
     """See `Shared.signing_key`."""
     fenced: Fenced | None = None
     """Why nothing can be stored any more."""
+    timed: Timed | None = None
+    """See `Shared.time_calls`."""
 
     def fence(self, reason: str) -> Fenced:
         """Note that this node is over; return the error that says so."""
@@ -128,12 +131,19 @@ class DatabaseThread:
     def _silent(self, seconds: float) -> StoreError:
         return StoreError(f"{self._membership.address}: no answer within {seconds:g} s")
 
+    async def run_timed(self, call: EngineCall, act: Callable[[Database], _T]) -> _T:
+        """Call `act` as `run` does, and tell how long the answer took."""
+        began = trio.current_time()
+        result = await self.run(act)
+        if self._membership.timed is not None:
+            self._membership.timed(call, trio.current_time() - began)
+        return result
+
     async def transact(self, act: Callable[[Database], _T]) -> _T:
         """Call `act` in a transaction that begins with a look whether the node is gone."""
 
         def in_transaction(db: Database) -> _T:
-            with db.transaction():
-                db.execute("SELECT member(%s)", (self._membership.node,))
+            with member_transaction(db, self._membership.node):
                 return act(db)
 
         return await self.run(in_transaction)
@@ -201,11 +211,27 @@ def connect(membership: Membership) -> Database:
         take_any_text(db)
         set_up(db, membership)
         if membership.node:
-            db.execute("SELECT member(%s)", (membership.node,))
+            refuse_if_gone(db, membership.node)
     except BaseException:
         db.close()
         raise
     return db
+
+
+@contextmanager
+def member_transaction(db: Database, node: int) -> Generator[None]:
+    """Do what is in the block in one transaction, unless the node is gone.
+
+    Nobody can fence the node before the transaction ends.
+    """
+    with db.transaction():
+        refuse_if_gone(db, node)
+        yield
+
+
+def refuse_if_gone(db: Database, node: int) -> None:
+    """Have the server raise an error, whose state is `FENCED`, if the node is gone."""
+    db.execute("SELECT member(%s)", (node,))
 
 
 def set_up(db: Database, membership: Membership) -> None:

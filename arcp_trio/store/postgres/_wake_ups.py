@@ -12,6 +12,7 @@ import trio
 from psycopg import sql
 
 from arcp_trio.store.errors import Fenced, StoreError
+from arcp_trio.store.outage import Outage
 from arcp_trio.store.postgres._connections import DatabaseThread, Membership
 from arcp_trio.store.postgres._schema import Database
 
@@ -45,10 +46,11 @@ class WakeUps:
     Both are merged by journal: there is no queue that could grow.
     """
 
-    def __init__(self, membership: Membership, line: DatabaseThread) -> None:
-        """Make them for a node that is yet to join; `line` is the connection by which it sends."""
+    def __init__(self, membership: Membership) -> None:
+        """Make them for a node that is yet to join."""
         self._membership = membership
-        self._line = line
+        # A connection of its own: wake-ups do not wait until others have got their locks.
+        self._sender = DatabaseThread(membership, "wake-ups")
         self._listener = DatabaseThread(membership, "listener")
         self._listening: Database | None = None
         """The connection that listens."""
@@ -61,7 +63,7 @@ class WakeUps:
 
     async def run(self) -> None:
         """Send and listen, until cancelled."""
-        with self._listener:
+        with self._sender, self._listener:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send, name="wake-ups")
                 nursery.start_soon(self._listen, name="listener")
@@ -86,7 +88,7 @@ class WakeUps:
             self._some_due.set()
 
     async def _send(self) -> None:
-        failing = False
+        outage = Outage(log, "other nodes not woken, they look later")
         while True:
             await self._some_due.wait()
             self._some_due = trio.Event()
@@ -94,17 +96,10 @@ class WakeUps:
             channels = [self._channel(node) for node in due]
             payloads = [_payload(words) for words in due.values()]
             try:
-                await self._line.run(partial(_notify, channels, payloads))
+                with outage:
+                    await self._sender.run(partial(_notify, channels, payloads))
             except Fenced:
                 return
-            except StoreError as error:
-                if not failing:
-                    log.warning(
-                        "other nodes not woken, they look later", extra={"error": str(error)}
-                    )
-                failing = True
-            else:
-                failing = False
 
     def _channel(self, node: int) -> str:
         return f"{self._membership.address.schema}_{node}"

@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from arcp_trio.rounds import Rounds
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.interface import Owed, Said
+from arcp_trio.store.interface import Said
 from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.looking import SnapshotReads
 from arcp_trio.store.memos import Memo
@@ -22,7 +22,8 @@ from arcp_trio.store.postgres._checks import check_schema, check_server
 from arcp_trio.store.postgres._connections import DatabaseThread, Membership
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres._snapshot import PostgresSnapshot
-from arcp_trio.store.records import JobRow, KeyRow, Recovered, SessionRow
+from arcp_trio.store.records import JobRow, KeyRow, Owed, Recovered, SessionRow
+from arcp_trio.store.shared import EngineCall
 from arcp_trio.store.snapshot import Snapshot
 
 _P = ParamSpec("_P")
@@ -35,12 +36,14 @@ RETRY_SECONDS: Final = 10.0
 """How long a read that fails is tried again: a database that starts again is there by then."""
 PAUSE_SECONDS: Final = 0.1
 """Pause between two tries."""
+DOUBT_SECONDS: Final = 0.5
+"""How long reads fail before it is to be found out whether writes do."""
 
 
 class ReadLine(Protocol):
     """A thread with a connection of its own."""
 
-    async def run(self, act: Callable[[Database], _T]) -> _T:
+    async def run_timed(self, call: EngineCall, act: Callable[[Database], _T]) -> _T:
         """Call `act` in the thread; an error of the database is raised as a `StoreError`."""
         ...
 
@@ -54,6 +57,8 @@ class ReadLines:
     rounds: Rounds = attrs.field(factory=lambda: Rounds(places=READERS))
     node: int = 0
     """The node whose rows `recover` reads."""
+    doubt: Callable[[], None] = lambda: None
+    """Called if a read goes on failing."""
 
 
 class PostgresReader(SnapshotReads):
@@ -77,13 +82,16 @@ class PostgresReader(SnapshotReads):
         **kwargs: _P.kwargs,
     ) -> _T:
         """Call `act`, which executes one statement, on a connection that reads."""
-        end = trio.current_time() + RETRY_SECONDS
+        began = trio.current_time()
         while True:
             try:
                 return await self._try(lambda db: act(db, *args, **kwargs))
             except StoreError:
-                if trio.current_time() >= end:
+                failing = trio.current_time() - began
+                if failing >= RETRY_SECONDS:
                     raise
+                if failing >= DOUBT_SECONDS:
+                    self._lines.doubt()
             await trio.sleep(PAUSE_SECONDS)
 
     async def _try(self, act: Callable[[Database], _T]) -> _T:
@@ -93,7 +101,7 @@ class PostgresReader(SnapshotReads):
                 raise StoreError("the store is not open")
             line = lines.idle.pop()
             try:
-                return await line.run(act)
+                return await line.run_timed(EngineCall.READ, act)
             finally:
                 lines.idle.append(line)
 
