@@ -239,7 +239,7 @@ async def _pass_on(
 ) -> None:
     """Pass bytes on to their end; nothing more in either direction if that is not possible.
 
-    Each piece puts off the deadline of both directions: a long answer is no idle connection.
+    Each piece puts off the deadline of both directions, as in a long answer one of them is silent.
     """
     try:
         while data := await source.receive_some(_READ_BYTES):
