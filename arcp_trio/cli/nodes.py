@@ -15,7 +15,7 @@ from arcp_trio.cli.store import administered
 from arcp_trio.cli.store_options import NodesOptions
 from arcp_trio.wire.timestamps import rfc3339
 
-_HEADING: Final = ("NAME", "NODE", "STATE", "VERSION", "SINCE", "SESSIONS", "JOBS")
+_HEADING: Final = ("NAME", "NODE", "STATE", "LAST BEAT", "VERSION", "SINCE", "SESSIONS", "JOBS")
 
 
 def run(options: NodesOptions) -> int:
@@ -37,9 +37,14 @@ async def _list(options: NodesOptions) -> None:
         return
     rows = [
         (
-            *(node.name, str(node.node), node.state, node.version, rfc3339(node.since)),
-            *(str(node.sessions), str(node.jobs)),
+            *(node.name, str(node.node), node.state, _ago(node.beat_seconds)),
+            *(node.version, rfc3339(node.since), str(node.sessions), str(node.jobs)),
         )
         for node in found
     ]
     await write_list([_HEADING, *rows], stdout())
+
+
+def _ago(seconds: float | None) -> str:
+    """Return when a node gave its last sign of life."""
+    return "" if seconds is None else f"{seconds:.0f} s ago"

@@ -9,7 +9,8 @@ from typing import Final
 
 import trio
 
-from arcp_trio.store.errors import Fenced, StoreError
+from arcp_trio.store.errors import Fenced
+from arcp_trio.store.outage import Outage
 
 log = logging.getLogger(__name__)
 
@@ -42,25 +43,22 @@ class Housekeeping:
 
     async def run(self) -> None:
         """Make rounds until cancelled, or until this node is fenced."""
-        failing = False
+        outage = Outage(log, "store cannot be cleaned up for now")
         while True:
             with trio.move_on_after(self._idle_seconds):
                 await self._changed.wait()
             self._changed = trio.Event()
             await trio.sleep(PAUSE_SECONDS)
+            failed = True
             try:
-                if await self._clean():
-                    self.wake()
-                failing = False
+                with outage:
+                    if await self._clean():
+                        self.wake()
+                    failed = False
             except Fenced:
                 return  # there is nothing left that is this node's to clean up
-            except StoreError as error:
-                if not failing:
-                    log.warning("store cannot be cleaned up for now", extra={"error": str(error)})
-                failing = True
             except Exception:  # a fault in housekeeping must not end the runtime
                 log.exception("housekeeping failed, and goes on")
-                failing = True
-            if failing:
+            if failed:
                 self.wake()
                 await trio.sleep(FAILED_PAUSE_SECONDS)

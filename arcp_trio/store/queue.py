@@ -108,6 +108,8 @@ class WriteQueue:
         self._wake = trio.Event()
         self._hurried = trio.Event()
         """Set if the next group is to be taken without regard to the pace."""
+        self._doubted = False
+        """A group is to be stored even if it is empty."""
         self._trouble_began = trio.Event()
         self._trouble_ended = trio.Event()
         self._trouble_ended.set()
@@ -133,6 +135,12 @@ class WriteQueue:
         If the store gets into trouble before, `act` is called then. It must not raise.
         """
         self._before.append(act)
+        self._wake.set()
+
+    def doubt(self) -> None:
+        """Have the writer find out whether it can store anything: reads fail."""
+        self._doubted = True
+        self._hurried.set()
         self._wake.set()
 
     @property
@@ -192,8 +200,9 @@ class WriteQueue:
                 self._hurried = trio.Event()
             self._wake = trio.Event()
             self._call_before_group()
-            if not self._filling.writes:
+            if not (self._filling.writes or self._doubted):
                 continue
+            self._doubted = False
             group, self._filling = self._filling, Group()
             self._kept_places.clear()
             self._taken = group

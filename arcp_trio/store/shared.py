@@ -130,10 +130,11 @@ class Moves(ABC):
         """Return where a session is; None if there is no such session."""
 
     @abstractmethod
-    async def steal(self, session_id: str, node: int) -> bool:
+    async def steal(self, session_id: str, node: int, moves: int) -> bool:
         """Make a session this node's that the other one does not let go of.
 
-        Return False if it was not that node's.
+        Return False if it is no longer where it was when it had moved so often: it may have moved
+        on meanwhile, and even come back.
         """
 
     @abstractmethod

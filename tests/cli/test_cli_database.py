@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 
+from arcp_trio.store.postgres._checks import VERSION
 from tests.cli.processes import Starter
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
@@ -52,7 +53,7 @@ def test_a_schema_is_made_and_found_good(start: Starter, database: str, role: st
     ]
     assert done(start, "store", "init", "--store", database) == (
         0,
-        f"schema arcp is in {place(database)} already, version 1\n",
+        f"schema arcp is in {place(database)} already, version {VERSION}\n",
         "",
     )
     with psycopg.connect(as_role(database, role), autocommit=True) as node:
@@ -120,7 +121,8 @@ def test_a_schema_of_something_else(start: Starter, database: str) -> None:
 def test_a_schema_of_a_newer_version(start: Starter, database: str) -> None:
     """A newer schema is neither migrated nor found good."""
     assert done(start, "store", "init", "--store", database)[0] == 0
-    assert "has version 1 already" in done(start, "store", "migrate", "--store", database)[1]
+    already = done(start, "store", "migrate", "--store", database)[1]
+    assert f"has version {VERSION} already" in already
     with psycopg.connect(database) as db:
         db.execute("UPDATE arcp.schema SET version = 99, oldest_writer = 99")
     code, _, err = done(start, "store", "migrate", "--store", database)
@@ -132,24 +134,39 @@ def test_a_schema_of_a_newer_version(start: Starter, database: str) -> None:
 
 
 def test_nodes_are_listed(start: Starter, database: str) -> None:
-    """Nodes are listed by name, with what they have; those that are gone only with --all."""
+    """Nodes are listed by name, with what they have; those that are gone only with --all.
+
+    A node that was killed is `up` until another one adopts it: its last beat is told.
+    """
     assert done(start, "store", "init", "--store", database)[0] == 0
     with psycopg.connect(database) as db:
         db.execute(
             "INSERT INTO arcp.node (name, state, version) VALUES"
             " ('b', 'draining', '1'), ('a', 'up', '2'), ('a', 'gone', '1')"
         )
+        db.execute(
+            "INSERT INTO arcp.beat (node, beat_at)"
+            " SELECT node, now() - interval '100 days' FROM arcp.node WHERE state <> 'gone'"
+        )
+        db.execute("UPDATE arcp.beat SET beats = 1 WHERE node = 1")
     code, out, _ = done(start, "nodes", "--store", database)
     heading, *rows = (line.split() for line in out.splitlines())
     assert code == 0
-    assert heading[:4] == ["NAME", "NODE", "STATE", "VERSION"]
-    assert [(row[0], row[2], row[3]) for row in rows] == [("a", "up", "2"), ("b", "draining", "1")]
+    assert heading[:6] == ["NAME", "NODE", "STATE", "LAST", "BEAT", "VERSION"]
+    assert [(row[0], row[2], row[4:7]) for row in rows] == [
+        ("a", "up", ["s", "ago", "2"]),
+        ("b", "draining", ["s", "ago", "1"]),
+    ]
     shown = done(start, "nodes", "--all", "--json", ARCP_STORE=database)[1].splitlines()
     nodes = [json.loads(line) for line in shown]
     assert [(node["name"], node["state"]) for node in nodes] == [
         *(("a", "up"), ("a", "gone"), ("b", "draining"))
     ]
     assert all((node["sessions"], node["jobs"]) == (0, 0) for node in nodes)
+    up, gone, draining = (node["beat_seconds"] for node in nodes)
+    assert up > 99 * 86_400, "it has not beaten since"
+    assert 0 <= draining < 3_600, "it has beaten just now"
+    assert gone is None
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,16 @@ def test_a_database_that_is_away(start: Starter) -> None:
     assert said.count("\n") == 1
 
 
+def test_no_token_is_made_that_other_nodes_do_not_take(start: Starter) -> None:
+    """A node without a token is refused before it looks for the database."""
+    code, out, said = start("serve", "--store", URL, "--port", "0").end()
+    assert (code, out) == (2, "")
+    assert said == (
+        "arcp-trio: nodes that share a store take the same tokens, so none is made here:"
+        " give every node the same --token, --token-file or ARCP_TOKENS\n"
+    )
+
+
 def test_the_log_names_the_node(capsys: pytest.CaptureFixture[str]) -> None:
     """Each line has the name of the node, in text and as JSON, unless it has one of its own."""
     root = logging.getLogger()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import pytest
@@ -60,8 +61,11 @@ async def busy(node: NodeHere) -> dict[Peer, list[str]]:
 
 
 @pytest.mark.logs_error(GONE)
-async def test_it_is_over_whatever_its_jobs_do(database: str) -> None:
+async def test_it_is_over_whatever_its_jobs_do(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Its clients are told to come back; its jobs are another node's, which ends each once."""
+    caplog.set_level(logging.INFO)
     await trio.to_thread.run_sync(make_schema, database, None)
     stubborn, recorder = Stubborn(), WireRecorder()
     older, store = runtime_over(database, "n0", stubborn.agents)
@@ -104,5 +108,8 @@ async def test_it_is_over_whatever_its_jobs_do(database: str) -> None:
                         for job_id in jobs:
                             terminal = await again.until_terminal(job_id)
                             assert terminal["payload"]["code"] == "INTERNAL_ERROR"
+    said = [record.getMessage() for record in caplog.records]
+    assert "job left to another node" in said
+    assert "job suspended" not in said
     assert set(codes) <= {1011, 1012}
     assert 1012 in codes

@@ -69,7 +69,7 @@ def calls(shared: Shared) -> Mapping[str, Call]:
         "extents": lambda: shared.extents(["J"]),
         "cursor_elsewhere": lambda: shared.cursor_elsewhere(["J"], "S"),
         "place": lambda: shared.place("S"),
-        "steal": lambda: shared.steal("S", 7),
+        "steal": lambda: shared.steal("S", 7, 0),
         "sessions_here": shared.sessions_here,
         "untold": lambda: shared.untold("S"),
         "held_elsewhere": shared.held_elsewhere,

@@ -44,10 +44,10 @@ class SharedMemory(MemoryStore, Moves):
         await trio.lowlevel.checkpoint()
         return self.at
 
-    async def steal(self, session_id: str, node: int) -> bool:
+    async def steal(self, session_id: str, node: int, moves: int) -> bool:
         """Take the session from another node."""
         await trio.lowlevel.checkpoint()
-        assert self.at.node == node
+        assert (self.at.node, self.at.moves) == (node, moves)
         self.stolen += 1
         self.at = SessionPlace(ME, 1)
         return True

@@ -33,12 +33,12 @@ async def test_a_theft_that_succeeds_after_it_was_given_up(
         trio.open_nursery() as nursery,
     ):
 
-        async def late(shared: PostgresShared, session_id: str, node: int) -> bool:
+        async def late(shared: PostgresShared, session_id: str, node: int, moves: int) -> bool:
             """Lose the connection before the answer, while the database goes on."""
 
             async def go_on() -> None:
                 await may_steal.wait()
-                assert await steal(shared, session_id, node)
+                assert await steal(shared, session_id, node, moves)
 
             nursery.start_soon(go_on)
             raise StoreError("the connection is lost")

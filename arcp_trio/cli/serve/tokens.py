@@ -97,7 +97,16 @@ def given_tokens(
 
 
 def make_token(options: ServeOptions, made: str | None = None) -> Tokens:
-    """Return the token that was made before, or a new one, which is kept if there is a folder."""
+    """Return the token that was made before, or a new one, which is kept if there is a folder.
+
+    Raises:
+        CommandError: the token cannot be kept, or other nodes would not take it.
+    """
+    if options.store is not None:
+        raise CommandError(
+            "nodes that share a store take the same tokens, so none is made here: give every node"
+            f" the same --token, --token-file or {TOKENS_VARIABLE}"
+        )
     if options.folder is not None:
         made = kept_token(options.folder)
     elif made is None:

@@ -19,6 +19,7 @@ from arcp_trio.runtime.cluster.waiting import WaitingJobs
 from arcp_trio.runtime.shutdown import GRACE_SECONDS
 from arcp_trio.runtime.tasks import keep_running
 from arcp_trio.store.errors import Fenced, StoreError
+from arcp_trio.store.outage import Outage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -75,14 +76,13 @@ class Cluster:
 
     async def _exchange(self, obeyer: Obeyer) -> None:
         """Hear other nodes' answers and obey what they ask, when woken and now and then."""
+        outage = Outage(log, "other nodes cannot be heard")
         while True:
             with trio.move_on_after(self._core.limits.follow_seconds):
                 await self._shared.asked()
-            try:
+            with outage:
                 await self.asker.hear()
                 await obeyer.obey_all()
-            except StoreError as error:
-                log.warning("other nodes cannot be heard", extra={"error": str(error)})
 
     async def drain(self) -> None:
         """Let the other nodes know that this one is about to end, and leave durable jobs to them.

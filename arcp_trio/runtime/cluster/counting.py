@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.outage import Outage
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
@@ -19,12 +19,10 @@ log = logging.getLogger(__name__)
 
 async def count_elsewhere(shared: Shared, jobs: Jobs, sessions: Sessions, seconds: float) -> None:
     """Tell jobs and sessions every `seconds` what principals have at other nodes."""
+    outage = Outage(log, "other nodes' jobs not counted")
     while True:
-        try:
+        with outage:
             held = await shared.held_elsewhere()
-        except StoreError as error:
-            log.warning("other nodes' jobs not counted", extra={"error": str(error)})
-        else:
             jobs.elsewhere = {principal: each.jobs for principal, each in held.items()}
             sessions.elsewhere = {principal: each.sessions for principal, each in held.items()}
         await trio.sleep(seconds)

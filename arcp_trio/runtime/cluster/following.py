@@ -13,8 +13,8 @@ import trio
 from arcp_trio.runtime.cluster.followed import Followed
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed
+from arcp_trio.store.outage import Outage
 from arcp_trio.store.writes import Follow, Unfollow
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class Following:
         A group that was being stored when this node began to follow may wake nobody.
         """
         self._wake = Wake()
+        self._outage = Outage(log, "journals of other nodes cannot be read")
 
     def find(self, job_id: str, length: int) -> Followed:
         """Return the journal of another node's job; it has `length` entries at least."""
@@ -150,11 +151,9 @@ class Following:
     async def _look_if_possible(self, job_ids: set[str], by: str) -> None:
         began = trio.current_time()
         new = list(self._new)
-        try:
+        with self._outage:
             if await self._look(job_ids.union(new)):
                 self._core.metrics.wakes[by] += 1
-        except StoreError as error:
-            log.warning("journals of other nodes cannot be read", extra={"error": str(error)})
         for job_id in new:
             if self._new.get(job_id, math.inf) <= began:
                 del self._new[job_id]

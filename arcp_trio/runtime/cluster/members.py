@@ -12,8 +12,9 @@ from arcp_trio.runtime.clock import StoreClock
 from arcp_trio.runtime.cluster.judging import NodeJudge
 from arcp_trio.runtime.restart import settle
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.store.errors import Fenced, StoreError
+from arcp_trio.store.errors import Fenced
 from arcp_trio.store.nodes import NodeState
+from arcp_trio.store.outage import Outage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,12 +140,11 @@ class Members:
 
     async def _take_over(self, dead: NodeRow, facts: Mapping[str, object]) -> Recovered | None:
         """Adopt a node; ask again while it is not known whether it is adopted."""
+        outage = Outage(log, "node not adopted, yet", facts)
         try:
             while True:
-                try:
+                with outage:
                     return await self._nodes.adopt(dead)
-                except StoreError as error:
-                    log.warning("node not adopted, yet", extra={**facts, "error": str(error)})
                 await trio.sleep(RETRY_SECONDS)
         finally:
             self._adopting.discard(dead.node)

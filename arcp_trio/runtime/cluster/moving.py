@@ -151,7 +151,7 @@ class SharedParking(Parking):
                 how = Move.RELEASED
                 continue  # it is parked now, for anyone to take
             else:
-                mine = await self._moves.steal(session_id, place.node)
+                mine = await self._moves.steal(session_id, place.node, place.moves)
                 how = Move.STOLEN if mine else how
             if mine:
                 self._note(session_id, how, place)

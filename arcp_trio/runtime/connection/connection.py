@@ -18,11 +18,11 @@ from arcp_trio.runtime.connection.reader import (
 from arcp_trio.runtime.farewell import Closing, Farewell
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure
-from arcp_trio.runtime.notices import refusal, store_trouble
+from arcp_trio.runtime.notices import refusal
 from arcp_trio.transport.base import MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire import envelope
-from arcp_trio.wire.errors import ArcpError, InvalidRequest, Unauthenticated
+from arcp_trio.wire.errors import ArcpError, InternalError, InvalidRequest, Unauthenticated
 from arcp_trio.wire.ids import new_id
 
 if TYPE_CHECKING:
@@ -155,8 +155,8 @@ class Connection:
                 await self._turn_away(error, first)
                 return None
         late: ArcpError = Unauthenticated("no session was opened in time")
-        if first is not None and self._core.store.trouble is not None:
-            late = store_trouble()
+        if self._handshake.principal is not None:  # it is not the client that is late
+            late = InternalError("the session could not be opened in time: try again")
         with trio.move_on_after(self._core.limits.close_seconds):
             await self._turn_away(late, first)
         self._core.metrics.connection_failed(Failure.HANDSHAKE_SECONDS)

@@ -94,11 +94,17 @@ class Handshake:
         Raises:
             ArcpError: there is no session for it.
         """
-        try:
-            return await self._open(first)
-        except StoreError:
-            log.exception("session cannot be opened", extra={"peer": self._transport.peer})
-            raise store_trouble() from None
+        opening = self._sessions.opening
+        with trio.CancelScope() as scope:
+            opening.add(scope)
+            try:
+                return await self._open(first)
+            except StoreError:
+                log.exception("session cannot be opened", extra={"peer": self._transport.peer})
+                raise store_trouble() from None
+            finally:
+                opening.discard(scope)
+        raise store_trouble()
 
     async def _open(self, first: Envelope) -> Opened:
         message, core = parse(first), self._core

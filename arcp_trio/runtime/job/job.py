@@ -105,6 +105,8 @@ class Job:
     decided: trio.Event = attrs.field(factory=trio.Event)
     """Set once it is decided how the job ends, or that it is suspended."""
     _outcome: Outcome | None = None
+    _left_to: str | None = None
+    """See `suspend`."""
     _is_stopping: bool = False
     """A task waits for the agent to stop."""
     _over: trio.Event = attrs.field(factory=trio.Event)
@@ -127,9 +129,13 @@ class Job:
             await self.jobs.turn_for_result(self)
         await self._end()
 
-    def suspend(self) -> None:
-        """Cancel the agent, and leave the job to the next runtime, without an end."""
+    def suspend(self, left_to: str | None = None) -> None:
+        """Cancel the agent, and leave the job to the next runtime, without an end.
+
+        `left_to` says who ends it, if it is left only because nothing can be stored any longer.
+        """
         self.suspended = True
+        self._left_to = left_to
         self.decided.set()
         self.memory.suspend()
         self.agent_run.cancel("the runtime is shutting down")
@@ -139,13 +145,14 @@ class Job:
     def _leave(self) -> None:
         """Remove the job, which is suspended, from this runtime."""
         if not self._over.is_set():
-            log.info("job suspended", extra=self.facts)
+            left = self._left_to
+            log.info("job suspended" if left is None else f"job left to {left}", extra=self.facts)
             if self.wallet is not None:
                 self.wallet.close()
             self._be_over()
             self.leave_tree()
             self.jobs.one_is_left_alone()
-            self.span.end({"arcp.job.outcome": "suspended"})
+            self.span.end({"arcp.job.outcome": "suspended" if left is None else "left"})
 
     @property
     def facts(self) -> dict[str, object]:

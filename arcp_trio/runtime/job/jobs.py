@@ -223,10 +223,11 @@ class Jobs:
 
         An agent has at most `grace` seconds to stop in.
         """
+        left_to = "the next start" if self.core.store.shared is None else "another node"
         for job in list(self.live.values()):
             job.agent_run.shorten_grace(grace)
             if not job.suspended:
-                job.suspend()
+                job.suspend(left_to)
 
     def end_all(self, outcome: Outcome, grace: float) -> None:
         """End every job; an agent has at most `grace` seconds to stop in."""

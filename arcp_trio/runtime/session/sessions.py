@@ -21,7 +21,7 @@ from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.runtime.tasks import start_clean
 from arcp_trio.runtime.usage import serve_principal
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.outage import Outage
 from arcp_trio.store.records import SessionRow
 from arcp_trio.store.writes import Expire, PutSession
 from arcp_trio.transport.close_codes import CloseCode
@@ -64,6 +64,9 @@ class Sessions:
         """Sessions between awake and parked, not to be touched before their event is set."""
         self._one_parts = Wake()
         self._parking = parking
+        self.opening: set[trio.CancelScope] = set()
+        """Handshakes under way: each is cancelled if the store gets into trouble."""
+        self._counting_outage = Outage(log, "stored bytes not counted")
         self._connected: Counter[str] = Counter()
         self.elsewhere: Mapping[str, int] = {}
         """How many sessions each principal has awake at other nodes, as of a moment ago."""
@@ -241,10 +244,8 @@ class Sessions:
                 await core.store.much_written()
 
     async def _count_stored(self) -> None:
-        try:
+        with self._counting_outage:
             self._core.ledger.stored.set_all(await self._core.store.stored_bytes())
-        except StoreError as error:
-            log.warning("stored bytes not counted", extra={"error": str(error)})
 
     # -- figures
 
@@ -301,7 +302,9 @@ class Sessions:
             await self._core.store.recovered()
 
     def tell_of_trouble(self) -> None:
-        """End the connections whose sessions wait for the store."""
+        """End the connections whose sessions wait for the store, or are yet to be opened."""
+        for scope in self.opening:
+            scope.cancel(reason="the store is in trouble")
         for session in self._awake.values():
             if session.attached is not None and session.waits_for_store:
                 session.attached.fail(store_trouble(), CloseCode.FAILED)

@@ -19,6 +19,7 @@ from arcp_trio.store.packing import (
     unpack_entries,
     unpack_runs,
 )
+from arcp_trio.store.postgres._connections import member_transaction
 from arcp_trio.store.postgres._retention import alone
 from arcp_trio.store.postgres._rows import UNWATCHED
 from arcp_trio.store.postgres._schema import Database
@@ -49,12 +50,11 @@ def clean_piece(db: Database, me: int, *, thorough: bool) -> bool:
         thorough: whether to look for all, also for what is seldom there and takes long to find.
     """
     steps = (*_STEPS, *_SELDOM) if thorough else _STEPS
-    with db.transaction():
+    with member_transaction(db, me):
         # What is deleted is booked on node 0. Nobody is told of it, so nothing has to be synced.
         db.execute(
-            "SELECT member(%s), set_config('arcp.node', '0', true),"
-            " set_config('synchronous_commit', 'off', true)",
-            (me,),
+            "SELECT set_config('arcp.node', '0', true),"
+            " set_config('synchronous_commit', 'off', true)"
         )
         return alone(db, CLEANING) and any(_for_a_while(step, db) for step in steps)
 

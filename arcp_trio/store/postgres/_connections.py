@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import TracebackType
 from typing import Final, TypeVar
@@ -132,8 +132,7 @@ class DatabaseThread:
         """Call `act` in a transaction that begins with a look whether the node is gone."""
 
         def in_transaction(db: Database) -> _T:
-            with db.transaction():
-                db.execute("SELECT member(%s)", (self._membership.node,))
+            with member_transaction(db, self._membership.node):
                 return act(db)
 
         return await self.run(in_transaction)
@@ -201,11 +200,27 @@ def connect(membership: Membership) -> Database:
         take_any_text(db)
         set_up(db, membership)
         if membership.node:
-            db.execute("SELECT member(%s)", (membership.node,))
+            refuse_if_gone(db, membership.node)
     except BaseException:
         db.close()
         raise
     return db
+
+
+@contextmanager
+def member_transaction(db: Database, node: int) -> Generator[None]:
+    """Do what is in the block in one transaction, unless the node is gone.
+
+    Nobody can fence the node before the transaction ends.
+    """
+    with db.transaction():
+        refuse_if_gone(db, node)
+        yield
+
+
+def refuse_if_gone(db: Database, node: int) -> None:
+    """Have the server raise an error, whose state is `FENCED`, if the node is gone."""
+    db.execute("SELECT member(%s)", (node,))
 
 
 def set_up(db: Database, membership: Membership) -> None:

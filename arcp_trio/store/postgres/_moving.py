@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import psycopg
 
 from arcp_trio.store.postgres._address import DatabaseAddress
-from arcp_trio.store.postgres._connections import application_name
+from arcp_trio.store.postgres._connections import application_name, member_transaction
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.shared import SessionPlace, UntoldJob
 
@@ -23,7 +24,7 @@ _PLACE: Final = """
 
 _STEAL: Final = """
     UPDATE session SET node = %(me)s, parked_until = NULL, moves = moves + 1
-    WHERE session_id = %(session_id)s AND node = %(node)s"""
+    WHERE session_id = %(session_id)s AND node = %(node)s AND moves = %(moves)s"""
 
 # Those that do nothing hold no lock.
 _TERMINATE: Final = """
@@ -42,24 +43,25 @@ def place(db: Database, session_id: str) -> SessionPlace | None:
     return None if row is None else SessionPlace(*row)
 
 
-def steal(db: Database, address: DatabaseAddress, session_id: str, node: int, me: int) -> bool:
-    """Update a session to be this node's; return whether it was that node's until then.
+def steal(
+    db: Database, address: DatabaseAddress, session_id: str, node: int, moves: int, me: int
+) -> bool:
+    """Update a session to be this node's; return whether it was where it had been found.
 
     A node that stands still in the middle of a group has the session's row locked. Its connections
     are ended, and with them its locks.
     """
+    names = {"me": me, "session_id": session_id, "node": node, "moves": moves}
     try:
-        return _steal(db, session_id, node, me)
+        return _steal(db, me, names)
     except psycopg.errors.LockNotAvailable:
         db.execute(_TERMINATE, (TERMINATE_MILLISECONDS, application_name(address, node)))
-        return _steal(db, session_id, node, me)
+        return _steal(db, me, names)
 
 
-def _steal(db: Database, session_id: str, node: int, me: int) -> bool:
-    with db.transaction():
-        db.execute("SELECT member(%s)", (me,))
+def _steal(db: Database, me: int, names: Mapping[str, object]) -> bool:
+    with member_transaction(db, me):
         db.execute(f"SET LOCAL lock_timeout = {STEAL_MILLISECONDS}".encode())
-        names = {"me": me, "session_id": session_id, "node": node}
         return db.execute(_STEAL, names).rowcount == 1
 
 

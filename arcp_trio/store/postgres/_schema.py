@@ -15,10 +15,19 @@ Database: TypeAlias = Connection[tuple[Any, ...]]
 OLDEST_SERVER: Final = 140000
 """The oldest version of PostgreSQL that will do, as the server gives it."""
 
-MIGRATIONS: Final[list[tuple[str, ...]]] = [(*TABLES, *TRIGGERS)]
+# A trigger, because nodes of version 1 beat, too, and know nothing of the column.
+_TIMES_OF_BEATS: Final = (
+    "ALTER TABLE beat ADD COLUMN beat_at timestamptz NOT NULL DEFAULT now()",
+    """CREATE FUNCTION beat_comes() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN NEW.beat_at = clock_timestamp(); RETURN NEW; END $$""",
+    """CREATE TRIGGER beat_comes BEFORE UPDATE ON beat FOR EACH ROW
+        WHEN (NEW.beats <> OLD.beats) EXECUTE FUNCTION beat_comes()""",
+)
+
+MIGRATIONS: Final[list[tuple[str, ...]]] = [(*TABLES, *TRIGGERS), _TIMES_OF_BEATS]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
-OLDEST_WRITERS: Final = [1]
+OLDEST_WRITERS: Final = [1, 1]
 """The oldest version that may still write once version n + 1 is there: one that expands only leaves
 it as it was, one that contracts raises it."""
 

@@ -10,7 +10,8 @@ from typing import Final
 # - node: one start of one runtime. Its number is never used again, so it is also the epoch: a node
 #   that is `gone` writes nothing more. `committed` is the number of its last group. It begins with
 #   a random one, so that a node that a failover has made forgotten is not taken for another one.
-# - beat: apart from `node`, so that a beat does not wait for a group, nor a group for a beat.
+# - beat: apart from `node`, so that a beat does not wait for a group, nor a group for a beat. When
+#   the last one came, version 2 adds.
 # - command: what the node `asker` asks of `node`. `number` counts what the asker has asked.
 # - signing: the key with which all nodes sign short-lived tokens.
 # - schema: `oldest_writer` is the oldest version of this program's tables that may still write.

@@ -12,6 +12,7 @@ import trio
 from psycopg import sql
 
 from arcp_trio.store.errors import Fenced, StoreError
+from arcp_trio.store.outage import Outage
 from arcp_trio.store.postgres._connections import DatabaseThread, Membership
 from arcp_trio.store.postgres._schema import Database
 
@@ -86,7 +87,7 @@ class WakeUps:
             self._some_due.set()
 
     async def _send(self) -> None:
-        failing = False
+        outage = Outage(log, "other nodes not woken, they look later")
         while True:
             await self._some_due.wait()
             self._some_due = trio.Event()
@@ -94,17 +95,10 @@ class WakeUps:
             channels = [self._channel(node) for node in due]
             payloads = [_payload(words) for words in due.values()]
             try:
-                await self._line.run(partial(_notify, channels, payloads))
+                with outage:
+                    await self._line.run(partial(_notify, channels, payloads))
             except Fenced:
                 return
-            except StoreError as error:
-                if not failing:
-                    log.warning(
-                        "other nodes not woken, they look later", extra={"error": str(error)}
-                    )
-                failing = True
-            else:
-                failing = False
 
     def _channel(self, node: int) -> str:
         return f"{self._membership.address.schema}_{node}"

@@ -32,9 +32,10 @@ CONNECTIONS_OF_A_NODE: Final = 6
 
 _NODES: Final = """
     SELECT node, name, state, version, extract(epoch FROM at)::float8,
+        extract(epoch FROM clock_timestamp() - beat_at)::float8,
         (SELECT count(*) FROM session WHERE session.node = node.node),
         (SELECT count(*) FROM job WHERE job.node = node.node AND finished_at IS NULL)
-    FROM node WHERE state <> 'gone' OR %s ORDER BY name, node"""
+    FROM node LEFT JOIN beat USING (node) WHERE state <> 'gone' OR %s ORDER BY name, node"""
 
 _DURABILITY: Final = """
     SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
@@ -55,6 +56,8 @@ class NodeListing:
     state: str
     version: str
     since: float
+    beat_seconds: float | None
+    """How long ago it gave a sign of life; None if it is gone."""
     sessions: int
     jobs: int
 

@@ -13,9 +13,9 @@ import psycopg
 import trio
 from msgspec.structs import replace
 
-from arcp_trio.store.errors import StoreError
 from arcp_trio.store.housekeeping import Housekeeping
 from arcp_trio.store.interface import Store
+from arcp_trio.store.outage import Outage
 from arcp_trio.store.postgres import _checks, _nodes
 from arcp_trio.store.postgres._address import address_of
 from arcp_trio.store.postgres._cleaning import clean_piece
@@ -75,7 +75,7 @@ class PostgresStore(PostgresReader, Store):
         super().__init__()
         name = node or f"{socket.gethostname()}-{secrets.token_hex(3)}"
         self._membership = Membership(address_of(dsn, schema), synchronous, name)
-        self._lines = ReadLines()
+        self._lines = ReadLines(doubt=self.doubt)
         self.pace_seconds = PACE_SECONDS
         self.durable = synchronous
         self._writer = DatabaseThread(self._membership, "writer", standstill=True)
@@ -89,6 +89,7 @@ class PostgresStore(PostgresReader, Store):
         """The last try to store a group seemed to fail, and may not have."""
         self._still_to_forget: Sequence[str] = ()
         """Jobs that were to be forgotten by an expiry that has failed."""
+        self._expiry_outage = Outage(log, "nothing can be given up for now")
         self._thorough_at = 0.0
         """When housekeeping looks next for what is seldom there."""
         self._housekeeping = Housekeeping(self._clean, idle_seconds=IDLE_SECONDS)
@@ -152,7 +153,7 @@ class PostgresStore(PostgresReader, Store):
     async def _commit(self, writes: Sequence[Write]) -> frozenset[str]:
         expiries = [write for write in writes if isinstance(write, Expire)]
         committed = Committed()
-        if len(writes) > len(expiries):
+        if len(writes) > len(expiries) or not writes:
             committed = await self._writer.run(lambda db: self._store_group(db, writes))
             self._wake_ups.moved_at(committed.moved)
             self._wake_ups.asked_at(committed.commanded)
@@ -195,12 +196,10 @@ class PostgresStore(PostgresReader, Store):
     async def _expire(self, write: Expire) -> None:
         """Give up what is past its retention, or leave it to the next expiry."""
         write = replace(write, forgotten=[*self._still_to_forget, *write.forgotten])
-        try:
+        self._still_to_forget = write.forgotten
+        with self._expiry_outage:
             await self._writer.transact(lambda db: expire(write, db))
             self._still_to_forget = ()
-        except StoreError as error:
-            self._still_to_forget = write.forgotten
-            log.warning("nothing can be given up for now", extra={"error": str(error)})
 
     # -- housekeeping
 

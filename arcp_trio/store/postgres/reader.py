@@ -35,6 +35,8 @@ RETRY_SECONDS: Final = 10.0
 """How long a read that fails is tried again: a database that starts again is there by then."""
 PAUSE_SECONDS: Final = 0.1
 """Pause between two tries."""
+DOUBT_SECONDS: Final = 0.5
+"""How long reads fail before it is to be found out whether writes do."""
 
 
 class ReadLine(Protocol):
@@ -54,6 +56,8 @@ class ReadLines:
     rounds: Rounds = attrs.field(factory=lambda: Rounds(places=READERS))
     node: int = 0
     """The node whose rows `recover` reads."""
+    doubt: Callable[[], None] = lambda: None
+    """Called if a read goes on failing."""
 
 
 class PostgresReader(SnapshotReads):
@@ -77,13 +81,16 @@ class PostgresReader(SnapshotReads):
         **kwargs: _P.kwargs,
     ) -> _T:
         """Call `act`, which executes one statement, on a connection that reads."""
-        end = trio.current_time() + RETRY_SECONDS
+        began = trio.current_time()
         while True:
             try:
                 return await self._try(lambda db: act(db, *args, **kwargs))
             except StoreError:
-                if trio.current_time() >= end:
+                failing = trio.current_time() - began
+                if failing >= RETRY_SECONDS:
                     raise
+                if failing >= DOUBT_SECONDS:
+                    self._lines.doubt()
             await trio.sleep(PAUSE_SECONDS)
 
     async def _try(self, act: Callable[[Database], _T]) -> _T:

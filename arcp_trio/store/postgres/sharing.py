@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 
 from arcp_trio.store.postgres import _commands, _following, _holdings, _moving
 from arcp_trio.store.postgres._connections import DatabaseThread, Membership
@@ -76,10 +75,10 @@ class PostgresShared(PostgresNodes, Shared):
     async def place(self, session_id: str) -> SessionPlace | None:
         return await self._reader.read(_moving.place, session_id)
 
-    async def steal(self, session_id: str, node: int) -> bool:
+    async def steal(self, session_id: str, node: int, moves: int) -> bool:
         address, me = self._membership.address, self.node
         return await self._line.run(
-            partial(_moving.steal, address=address, session_id=session_id, node=node, me=me)
+            lambda db: _moving.steal(db, address, session_id, node, moves, me)
         )
 
     async def sessions_here(self) -> Collection[str]:

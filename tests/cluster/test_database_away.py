@@ -1,0 +1,56 @@
+"""A client that comes while the database is away is told so soon, and comes in when it is back."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from arcp_trio import InternalError, Limits, PostgresStore
+from arcp_trio.store.postgres import reader
+from arcp_trio.store.postgres.administering import make_schema
+from arcp_trio.testing import Peer
+from arcp_trio.testing.frames import Frame
+from tests.cluster.side_by_side import NodeHere, clients_of, runtime_over
+from tests.postgres import own_server
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+PATIENT = Limits(handshake_seconds=60)
+SOON = 20.0
+"""Seconds; a second is promised, and without that promise it would be a minute."""
+
+
+async def until_parked(store: PostgresStore, client: Peer) -> None:
+    """Wait until nothing is left to be written of a client's session."""
+    assert client.session_id is not None
+    place = None
+    while place is None or place.node is not None:  # noqa: ASYNC110 - no event tells
+        await trio.sleep(0.01)
+        place = await store.shared.place(client.session_id)
+
+
+async def expect_to_be_told(node: NodeHere, resume: Frame | None) -> None:
+    """Ask for a session, and expect to be refused soon."""
+    with trio.fail_after(SOON), pytest.raises(InternalError, match="store cannot be used"):
+        await node.welcomed(resume=resume)
+
+
+@pytest.mark.logs_error("store in trouble")
+@pytest.mark.parametrize("resumes", [False, True])
+async def test_a_client_is_told_soon(*, resumes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new session needs a write, and a resume begins with reads: both find it out."""
+    monkeypatch.setattr(reader, "RETRY_SECONDS", PATIENT.handshake_seconds)
+    with trio.fail_after(100), own_server() as server:
+        server.start()
+        await trio.to_thread.run_sync(make_schema, server.url(), None)
+        runtime, store = runtime_over(server.url(), "n0", limits=PATIENT)
+        async with runtime, clients_of(runtime, store) as node:
+            client = await node.welcomed()
+            await client.drop()
+            await until_parked(store, client)
+            resume = client.resume_from() if resumes else None
+            server.stop()
+            await expect_to_be_told(node, resume)
+            server.start()
+            await store.recovered()
+            await node.welcomed(resume=resume)

@@ -1,0 +1,54 @@
+"""What a store cannot do for a while is logged once, however often it is tried again."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from arcp_trio.log_lines import fields_of
+from arcp_trio.store.errors import Fenced, StoreError
+from arcp_trio.store.outage import Outage
+
+log = logging.getLogger("arcp_trio.outage")
+
+
+def attempt(outage: Outage, error: Exception | None = None) -> bool:
+    """Try something; return whether it was done."""
+    with outage:
+        if error is not None:
+            raise error
+        return True
+    return False
+
+
+def test_an_outage_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    """However many tries fail, the log has a warning, and later a line that it is over."""
+    caplog.set_level(logging.INFO)
+    outage = Outage(log, "nothing is read", {"node": "a"})
+    assert attempt(outage)
+    for _ in range(2):
+        for reason in ("away", "away", "full"):
+            assert not attempt(outage, StoreError(reason))
+        assert attempt(outage)
+        assert attempt(outage)
+    said = [(each.levelname, each.getMessage(), fields_of(each)) for each in caplog.records]
+    assert (
+        said
+        == [
+            ("WARNING", "nothing is read", {"node": "a", "error": "away"}),
+            ("INFO", "nothing is read: over", {"node": "a"}),
+        ]
+        * 2
+    )
+
+
+def test_other_errors_are_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    """What trying again does not help is raised, and neither begins nor ends an outage."""
+    outage = Outage(log, "nothing is read")
+    attempt(outage, StoreError("away"))
+    for error in (Fenced("gone"), KeyError("k")):
+        with pytest.raises(type(error)):
+            attempt(outage, error)
+    attempt(outage, StoreError("away"))
+    assert [each.getMessage() for each in caplog.records] == ["nothing is read"]
