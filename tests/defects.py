@@ -25,7 +25,7 @@ from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
-from arcp_trio.store.interface import Owed, Replay
+from arcp_trio.store.interface import Replay
 from arcp_trio.store.postgres import (
     _adopting,
     _cleaning,
@@ -35,7 +35,7 @@ from arcp_trio.store.postgres import (
 )
 from arcp_trio.store.postgres._writing import Committed, GroupPipeline
 from arcp_trio.store.queue import Group
-from arcp_trio.store.records import Entry
+from arcp_trio.store.records import Entry, Owed
 from arcp_trio.store.writes import Write
 
 # -- connections

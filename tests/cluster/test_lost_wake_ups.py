@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import NoReturn
 
 import psycopg
 import pytest
@@ -13,9 +14,9 @@ from arcp_trio import PostgresStore
 from arcp_trio.runtime.cluster.following import SETTLE_SECONDS, Following
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.interface import Owed
 from arcp_trio.store.postgres import _wake_ups
 from arcp_trio.store.postgres._wake_ups import WakeUps
+from arcp_trio.store.shared import News
 from arcp_trio.store.writes import AppendJournal, FinishJob, Write
 from tests.cluster.tellers import counted, moved, quiet, submitted, subscribed, two_nodes
 from tests.metrics import scrape
@@ -114,10 +115,11 @@ async def test_everything_is_looked_at_now_and_then(
         assert scrape(two.runtime)("wakes_total", by="poll") > 0
 
 
+@pytest.mark.parametrize("known", [False, True])
 async def test_a_look_that_fails_is_made_again(
-    database: str, monkeypatch: pytest.MonkeyPatch
+    database: str, monkeypatch: pytest.MonkeyPatch, *, known: bool
 ) -> None:
-    """Entries that a node knows of and cannot read are read later, also those of a job's end."""
+    """Entries that cannot be read are read later, known of or not, also those of a job's end."""
     async with two_nodes(database, follow_seconds=0.05) as (desk, one, two):
         _, job_id = await submitted(one)
         watcher = await quiet(two)
@@ -127,11 +129,17 @@ async def test_a_look_that_fails_is_made_again(
         await trio.sleep(2 * SETTLE_SECONDS)  # the journal is part of every look until then
         failed = trio.Event()
 
-        async def fail(*_: object) -> Sequence[Owed]:
+        async def fail(*_: object) -> NoReturn:
             await trio.lowlevel.checkpoint()
             failed.set()
             raise StoreError("the server cannot be reached")
 
+        read = two.store.shared.news
+
+        async def only_extents(job_ids: Collection[str], *_: object) -> News:
+            return await read(job_ids, {}, 1, 1)
+
+        monkeypatch.setattr(two.store.shared, "news", only_extents if known else fail)
         monkeypatch.setattr(two.store, "owed", fail)
         await desk.end(job_id)
         await failed.wait()

@@ -103,7 +103,7 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "open_commands": partial(shared.open_commands, ()),
         "answers": shared.answers,
         "submitters": partial(shared.submitters, "J"),
-        "extents": partial(shared.extents, ["J"]),
+        "news": partial(shared.news, ["J"], {"J": 0}, 1, 1),
         "cursor_elsewhere": partial(shared.cursor_elsewhere, ["J"], "S"),
         "place": partial(shared.place, "S"),
         "steal": partial(shared.steal, "S", 0, 0),
@@ -111,8 +111,8 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "untold": partial(shared.untold, "S"),
         "held_elsewhere": shared.held_elsewhere,
     }
-    # These have values, or wait for a sign of other nodes.
-    others = {"node", "name", "signing_key", "asked", "moved"}
+    # These have values, wait for a sign of other nodes, or have something counted.
+    others = {"node", "name", "signing_key", "asked", "moved", "time_calls"}
     assert Reads.__abstractmethods__ | Shared.__abstractmethods__ == others | set(found)
     return found
 
