@@ -25,11 +25,17 @@ from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
-from arcp_trio.store.interface import Owed, Replay
-from arcp_trio.store.postgres import _writing, _writing_sessions
+from arcp_trio.store.interface import Replay
+from arcp_trio.store.postgres import (
+    _adopting,
+    _cleaning,
+    _retention,
+    _writing,
+    _writing_sessions,
+)
 from arcp_trio.store.postgres._writing import Committed, GroupPipeline
 from arcp_trio.store.queue import Group
-from arcp_trio.store.records import Entry
+from arcp_trio.store.records import Entry, Owed
 from arcp_trio.store.writes import Write
 
 # -- connections
@@ -246,3 +252,14 @@ def write_sessions_of_other_nodes(patch: pytest.MonkeyPatch) -> None:
             unguarded = statement.replace(" AND s.node = %(me)b", "")
             unguarded = unguarded.replace(" AND node = %(me)b", "")
             patch.setattr(_writing_sessions, name, unguarded)
+
+
+def adopt_without_a_lock(patch: pytest.MonkeyPatch) -> None:
+    """Let two nodes that adopt a third one at once both find that it is there."""
+    patch.setattr(_adopting, "_STILL_THERE", _adopting._STILL_THERE.replace(" FOR UPDATE", ""))
+
+
+def sweep_beside_others(patch: pytest.MonkeyPatch) -> None:
+    """Clean up, and give up what is too much, whether or not another node is at it."""
+    for module in (_cleaning, _retention):
+        patch.setattr(module, "alone", lambda *_: True)

@@ -90,15 +90,16 @@ def _labels(text: str) -> Labels:
 
 
 def _check_histogram(family: Family) -> None:
-    buckets = [
-        (float(dict(labels)["le"]), value)
-        for (name, labels), value in family.samples.items()
-        if name.endswith("_bucket")
-    ]
-    assert buckets == sorted(buckets), "bounds and counts go up"
-    bound, count = buckets[-1]
-    assert bound == float("inf")
-    assert count == family.samples[f"{family.name}_count", frozenset()]
+    counted: dict[Labels, list[tuple[float, float]]] = {}
+    for (name, labels), value in family.samples.items():
+        if name.endswith("_bucket"):
+            written = dict(labels)["le"]
+            counted.setdefault(labels - {("le", written)}, []).append((float(written), value))
+    for labels, buckets in counted.items():
+        assert buckets == sorted(buckets), "bounds and counts go up"
+        bound, count = buckets[-1]
+        assert bound == float("inf")
+        assert count == family.samples[f"{family.name}_count", labels]
 
 
 @attrs.frozen

@@ -74,6 +74,10 @@ class PostgresMissingError(Exception):
     """This machine has no PostgreSQL whose server a test could start."""
 
 
+class VolumeMissingError(Exception):
+    """This process may not mount a volume for a server."""
+
+
 # -- the programs
 
 
@@ -202,6 +206,11 @@ class PostgresServer:
             self.process.wait(_START_SECONDS)
             self.process = None
 
+    @property
+    def ended(self) -> bool:
+        """Whether the server has ended by itself."""
+        return self.process is not None and self.process.poll() is not None
+
     def pause(self) -> None:
         """Stop all processes of the server."""
         self._signal_all(signal.SIGSTOP)
@@ -241,13 +250,18 @@ class PostgresServer:
 
 
 @contextmanager
-def own_server(*, copy_of: PostgresServer | None = None) -> Generator[PostgresServer]:
+def own_server(
+    *, copy_of: PostgresServer | None = None, volume_bytes: int | None = None
+) -> Generator[PostgresServer]:
     """Provide a server of a test's own, empty or a standby of another one; it is not started yet.
+
+    Its folder is a volume of `volume_bytes`, if given: one that a test can fill.
 
     Raises:
         PostgresMissingError: this machine has no PostgreSQL.
+        VolumeMissingError: a volume is wanted, and cannot be mounted.
     """
-    with _private_folder() as folder:
+    with _private_folder() as folder, _volume(folder, volume_bytes):
         server = PostgresServer(folder)
         if copy_of is None:
             server.make()
@@ -271,6 +285,30 @@ def _private_folder() -> Generator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _volume(folder: Path, size: int | None) -> Generator[None]:
+    """Mount a volume of this size, in memory, at a folder; None leaves it as it is."""
+    if size is None:
+        yield
+        return
+    options = f"size={size},mode=0711"
+    try:
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    except FileNotFoundError as error:
+        raise VolumeMissingError(str(error)) from error
+    except subprocess.CalledProcessError as error:
+        raise VolumeMissingError(error.stderr.strip()) from error
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 # -- the server of the run

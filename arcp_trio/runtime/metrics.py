@@ -12,6 +12,7 @@ import attrs
 
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.store.records import Status
+from arcp_trio.store.shared import EngineCall
 from arcp_trio.wire.errors import CODES, ArcpError
 
 ENDS: Sequence[str] = (Status.SUCCESS, Status.ERROR, Status.CANCELLED, Status.TIMED_OUT)
@@ -110,8 +111,16 @@ class Metrics:
     )
     commits: Histogram = attrs.field(factory=lambda: Histogram(COMMIT_SECONDS))
     """Seconds from when the writer takes a group until it is stored."""
+    engine: dict[str, Histogram] = attrs.field(
+        factory=lambda: {str(call): Histogram(COMMIT_SECONDS) for call in EngineCall}
+    )
+    """Seconds until the engine of a shared store has answered, by what it was called for."""
     commands: Histogram = attrs.field(factory=lambda: Histogram(COMMIT_SECONDS))
     """Seconds from when another node is asked to do something until its answer is here."""
+
+    def engine_called(self, call: EngineCall, seconds: float) -> None:
+        """Count a call of the engine."""
+        self.engine[call].observe(seconds)
 
     def refused(self, error: _E) -> _E:
         """Count a refusal that a client or an agent is about to get, and return its error."""

@@ -160,6 +160,12 @@ def _nodes(metrics: Metrics) -> Iterator[str]:
         "Writes about sessions and jobs that are another node's.",
         metrics.refused_writes,
     )
+    yield from _histograms(
+        "arcp_engine_seconds",
+        "Seconds until the database has answered, failed tries left out.",
+        "what",
+        metrics.engine,
+    )
     yield from _histogram(
         "arcp_command_seconds",
         "Seconds until another node has answered what it was asked to do.",
@@ -246,12 +252,24 @@ def _family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> Itera
 
 def _histogram(name: str, text: str, histogram: Histogram) -> Iterator[str]:
     yield from _head(name, "histogram", text)
+    yield from _buckets(name, {}, histogram)
+
+
+def _histograms(
+    name: str, text: str, label: str, histograms: Mapping[str, Histogram]
+) -> Iterator[str]:
+    yield from _head(name, "histogram", text)
+    for key, histogram in histograms.items():
+        yield from _buckets(name, {label: key}, histogram)
+
+
+def _buckets(name: str, labels: Labels, histogram: Histogram) -> Iterator[str]:
     *up_to, total = accumulate(histogram.counts)
     for bound, count in zip(histogram.bounds, up_to, strict=True):
-        yield _sample(f"{name}_bucket", {"le": f"{bound:g}"}, count)
-    yield _sample(f"{name}_bucket", {"le": "+Inf"}, total)
-    yield _sample(f"{name}_sum", {}, histogram.total)
-    yield _sample(f"{name}_count", {}, total)
+        yield _sample(f"{name}_bucket", {**labels, "le": f"{bound:g}"}, count)
+    yield _sample(f"{name}_bucket", {**labels, "le": "+Inf"}, total)
+    yield _sample(f"{name}_sum", labels, histogram.total)
+    yield _sample(f"{name}_count", labels, total)
 
 
 def _head(name: str, kind: str, text: str) -> Iterator[str]:

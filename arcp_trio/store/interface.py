@@ -14,10 +14,10 @@ from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.memos import Memo
 from arcp_trio.store.queue import RefusedIds, WriteQueue
 from arcp_trio.store.records import (
-    Entry,
     JobRow,
     KeyRow,
     NumberedTail,
+    Owed,
     Recovered,
     SessionRow,
 )
@@ -38,10 +38,6 @@ class LogTrimmed(Exception):  # noqa: N818 - an answer, not a fault
 
     def __init__(self) -> None:
         super().__init__("the session's log no longer reaches back that far")
-
-
-Owed: TypeAlias = tuple[str, Entry]
-"""The id of a job, and an entry of its journal that a session is owed."""
 
 
 Said: TypeAlias = tuple[Sequence[tuple[int, bytes]], int | None]

@@ -57,6 +57,9 @@ HOLES: Final = 0
 The scribe fills the holes before the frame is sent. A reader that only shows the frame drops the
 byte."""
 
+Owed: TypeAlias = tuple[str, Entry]
+"""The id of a job, and an entry of its journal that a session is owed."""
+
 NumberedTail: TypeAlias = tuple[int, bytes]
 """A frame as a session sends it: its number, 0 for a frame without one, and its tail."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 
 from arcp_trio.store.nodes import Nodes
+from arcp_trio.store.records import Owed
 
 
 class OpenCommand(msgspec.Struct, frozen=True):
@@ -67,6 +70,15 @@ class Extent(msgspec.Struct, frozen=True):
     """Whether the last of them is the terminal."""
 
 
+class News(msgspec.Struct, frozen=True):
+    """What was read of some journals at a time."""
+
+    extents: Mapping[str, Extent]
+    """How far each of them goes; those that are gone are left out."""
+    owed: Sequence[Owed] = ()
+    """The first entries from the cursors on, in the order of their emission."""
+
+
 class Follows(ABC):
     """Journals that other nodes write; `Follow` and `Unfollow` say which this node reads."""
 
@@ -79,10 +91,13 @@ class Follows(ABC):
         """
 
     @abstractmethod
-    async def extents(self, job_ids: Collection[str]) -> Mapping[str, Extent]:
-        """Return how far the journals of these jobs go, all at the same time.
+    async def news(
+        self, job_ids: Collection[str], cursors: Mapping[str, int], entries: int, size: int
+    ) -> News:
+        """Return how far the journals of these jobs go, and what is at or after the cursors.
 
-        Those that are gone are left out.
+        All extents are of the same time. The entries are at most `entries`, and at most `size`
+        bytes, but at least one; or none, if a journal no longer reaches back to its cursor.
         """
 
     @abstractmethod
@@ -158,8 +173,24 @@ class Holding(msgspec.Struct, frozen=True):
     """Sessions that are awake."""
 
 
+class EngineCall(enum.StrEnum):
+    """What the engine of a shared store is called for."""
+
+    GROUP = "group"
+    """To store a group of writes."""
+    READ = "read"
+
+
+Timed: TypeAlias = Callable[[EngineCall, float], None]
+"""Is told of a call that was answered, and after how many seconds."""
+
+
 class Shared(Nodes, Commands, Follows, Moves):
     """What this node does and knows as one of several."""
+
+    @abstractmethod
+    def time_calls(self, timed: Timed) -> None:
+        """Have `timed` told of each call of the engine that is answered from now on."""
 
     @property
     @abstractmethod

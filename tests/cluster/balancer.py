@@ -16,8 +16,10 @@ class Balancer:
         self.port = 0
         self._ports = ports
         self._turn = 0
-        self._carried: dict[trio.SocketStream, int] = {}
-        """The streams to the nodes, each with the node's port."""
+        self._carried: dict[trio.SocketStream, tuple[trio.SocketStream, int]] = {}
+        """The streams to the nodes, each with that from the client and the node's port."""
+        self._left: set[trio.SocketStream] = set()
+        """Streams to nodes that have not noticed that the client is gone."""
 
     @contextmanager
     def only(self, ports: Sequence[int] | None) -> Generator[None]:
@@ -40,8 +42,17 @@ class Balancer:
 
     async def cut(self, port: int) -> None:
         """Cut all clients' connections to a node."""
-        for stream in [each for each, to in self._carried.items() if to == port]:
-            await trio.aclose_forcefully(stream)
+        for far, _ in self._to(port):
+            await trio.aclose_forcefully(far)
+
+    async def leave(self, port: int) -> None:
+        """Cut all connections to a node on the clients' side; the node does not notice."""
+        for far, near in self._to(port):
+            self._left.add(far)
+            await trio.aclose_forcefully(near)
+
+    def _to(self, port: int) -> list[tuple[trio.SocketStream, trio.SocketStream]]:
+        return [(far, near) for far, (near, to) in self._carried.items() if to == port]
 
     async def _carry(self, near: trio.SocketStream) -> None:
         async with near:
@@ -56,13 +67,14 @@ class Balancer:
                     return
 
     async def _join(self, near: trio.SocketStream, far: trio.SocketStream, port: int) -> None:
-        self._carried[far] = port
+        self._carried[far] = near, port
         try:
             async with far, trio.open_nursery() as nursery:
                 for source, sink in ((near, far), (far, near)):
                     nursery.start_soon(self._pump, source, sink, nursery)
         finally:
             del self._carried[far]
+            self._left.discard(far)
 
     async def _pump(
         self, source: trio.SocketStream, sink: trio.SocketStream, nursery: trio.Nursery
@@ -70,4 +82,10 @@ class Balancer:
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             async for some in source:
                 await sink.send_all(some)
+        if sink in self._left:
+            return
+        if source in self._left:
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                async for _ in source:
+                    pass
         nursery.cancel_scope.cancel()

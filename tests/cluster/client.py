@@ -53,6 +53,12 @@ class Client:
         self._news = trio.Event()
         self._sending = trio.Lock()
 
+    @property
+    def session_id(self) -> str:
+        """The session that it has."""
+        assert self._resume is not None
+        return str(self._resume["session_id"])
+
     # -- connections
 
     async def run(self) -> None:
@@ -230,6 +236,10 @@ class Client:
     async def heard(self, job_id: str, lines: int) -> None:
         """Wait until this many lines of a job have come."""
         await self.until(f"line {lines} of {job_id}", lambda: self.said(job_id) >= lines)
+
+    def has_ended(self, job_id: str) -> bool:
+        """Whether a job's terminal has come."""
+        return job_id in self._ended
 
     async def end(self, job_id: str) -> Frame:
         """Wait for a job's terminal; return its payload with its type."""

@@ -196,8 +196,8 @@ class DatabaseLine:
             if trap is not None and trap.is_at(message):
                 await self._send(flow, together)
                 together.clear()
+                trap.sprung.set()  # what is done may end this task
                 await trap.do(flow)
-                trap.sprung.set()
             together += message
         await self._send(flow, together)
 

@@ -18,6 +18,7 @@ from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.store.records import CredentialRow, CredentialState, Entry, Status
 from arcp_trio.store.writes import AcceptJob, AskNode, FinishJob, KeepCredentials, PutSession
+from tests import defects
 from tests.store.engines import job_row, session_row, tail
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
@@ -73,8 +74,8 @@ async def test_one_node_takes_all(database: str) -> None:
         assert states == {"a": NodeState.GONE, "b": NodeState.UP, "c": NodeState.UP}
 
 
-async def test_two_takers(database: str) -> None:
-    """Of two nodes that adopt a third one at once, the later one waits, and gets nothing."""
+async def adopted_twice(database: str) -> object:
+    """Have two nodes adopt a third one at once; return what the later one gets."""
     async with opened(database, "a", "b", "c") as (a, b, c):
         await at_work(a)
         dead = await row_of(b, "a")
@@ -91,7 +92,20 @@ async def test_two_takers(database: str) -> None:
                     await waits_for_a_lock(database)
         assert taken is not None
         assert taken.jobs == {"J", "K"}
-        assert late == [None]
+        return late[0]
+
+
+async def test_two_takers(database: str) -> None:
+    """Of two nodes that adopt a third one at once, the later one waits, and gets nothing."""
+    assert await adopted_twice(database) is None
+
+
+async def test_two_takers_without_a_lock_are_found(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both count it as theirs if neither locks the row of the node before it looks."""
+    defects.adopt_without_a_lock(monkeypatch)
+    assert await adopted_twice(database) is not None
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import signal
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +14,14 @@ import pytest
 import trio
 
 from tests.cluster.client import Client
+from tests.cluster.nodes import Node
 from tests.cluster.stage import Stage, staged
-from tests.postgres import own_server
+from tests.postgres import VolumeMissingError, own_server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
 LINES: Final = 150
+VOLUME_BYTES: Final = 192 * 1024 * 1024
 
 
 @asynccontextmanager
@@ -51,6 +54,26 @@ async def test_the_database_fails_in_many_ways(tmp_path: Path) -> None:
             server.stop(signal.SIGQUIT)
             await trio.sleep(0.5)
             server.start()
+
+
+async def test_the_volume_of_the_database_is_full(tmp_path: Path) -> None:
+    """Nodes say so and send clients away, jobs wait; with room again, everything goes on."""
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(own_server(volume_bytes=VOLUME_BYTES))
+        except VolumeMissingError as reason:
+            pytest.skip(f"no volume can be mounted: {reason}")
+        server.start()
+        async with (
+            staged(server.url(), tmp_path, nodes=2) as stage,
+            a_job_and_a_follower(stage),
+        ):
+            with filled(server.data):
+                while "No space left on device" not in stage.cluster[0].log:  # noqa: ASYNC110
+                    await trio.sleep(0.05)
+                assert await ready(stage.cluster[0]) == (503, "the store cannot be used")
+            if server.ended:  # it ends if its own log finds no room
+                server.start()
 
 
 @pytest.mark.soak
@@ -86,6 +109,32 @@ async def cut_connections(database: str, times: int) -> None:
                 " WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
             await trio.sleep(0.1)
+
+
+@contextmanager
+def filled(folder: Path) -> Generator[None]:
+    """Take all the room of a volume, for the block."""
+    ballast = folder / "ballast"
+    try:
+        with ballast.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(4_096))
+        yield
+    finally:
+        ballast.unlink()
+
+
+async def ready(node: Node) -> tuple[int, str]:
+    """Return what a node says to a balancer that asks whether it is ready."""
+
+    def ask() -> tuple[int, str]:
+        line = http.client.HTTPConnection("127.0.0.1", node.port, timeout=30)
+        with closing(line):
+            line.request("GET", "/readyz")
+            answer = line.getresponse()
+            return answer.status, answer.read().decode().strip()
+
+    return await trio.to_thread.run_sync(ask)
 
 
 async def fill_disk(database: str) -> None:

@@ -18,7 +18,7 @@ from tests.metrics import scrape
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
-QUICK = Limits(cancel_grace_seconds=1, node_seconds=1)
+QUICK = Limits(cancel_grace_seconds=1, node_seconds=5)
 
 
 def steps_of(name: str) -> Agents:
@@ -59,6 +59,7 @@ async def test_clients_and_durable_jobs_go_on_at_once(database: str) -> None:
             durable = (await client.submit("steps", 60))["job_id"]
             short = (await client.submit("pause", 3))["job_id"]
             await client.submit("echo")
+            await other_known(leaver)
             await trio.sleep(1)  # some steps
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(leaver.runtime.shutdown, drain=30))

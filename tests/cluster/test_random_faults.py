@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import random
+import shutil
 from pathlib import Path
+from typing import Final
 
 import pytest
 import trio
 
 from tests.cluster.chaos import Chaos, Work
 from tests.cluster.stage import staged
+from tests.postgres import fresh_database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+log = logging.getLogger(__name__)
+
+ROUND: Final = 100
+"""Faults that are done to one database, which is looked through after them."""
+ROUND_SECONDS: Final = 1_200.0
 
 
 async def go_through(database: str, folder: Path, seed: int, faults: int, seconds: float) -> None:
@@ -39,8 +50,15 @@ async def test_some_faults(database: str, tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-async def test_ten_thousand_faults(database: str, tmp_path: Path) -> None:
-    """The same for hours; `CLUSTER_SEED` and `CLUSTER_FAULTS` choose another run."""
-    seed = int(os.environ.get("CLUSTER_SEED") or random.randrange(1_000_000))
+async def test_ten_thousand_faults(tmp_path: Path) -> None:
+    """The same for hours, in rounds; `CLUSTER_SEED` and `CLUSTER_FAULTS` choose another run."""
+    first = int(os.environ.get("CLUSTER_SEED") or random.randrange(1_000_000))
     faults = int(os.environ.get("CLUSTER_FAULTS") or 10_000)
-    await go_through(database, tmp_path, seed, faults, seconds=20_000)
+    for number in range(math.ceil(faults / ROUND)):
+        seed, began = first + number, trio.current_time()
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        with fresh_database() as database:
+            await go_through(database, folder, seed, ROUND, seconds=ROUND_SECONDS)
+        log.info("seed %d: %d faults in %.0f s", seed, ROUND, trio.current_time() - began)
+        shutil.rmtree(folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +10,7 @@ import pytest
 import trio
 
 from tests.cluster.client import Client
+from tests.cluster.hindering import FAULTS, Fault, killed
 from tests.cluster.line import Flow, Trap
 from tests.cluster.nodes import Node
 from tests.cluster.stage import Stage, staged
@@ -20,29 +20,6 @@ pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 MARK: Final = b"pg_terminate_backend"
 """The first thing that a node sends when it takes over."""
 JOBS: Final = 10
-
-Fault = Callable[[Node, Flow], Awaitable[None]]
-
-
-async def killed(node: Node, flow: Flow) -> None:
-    """Kill the node."""
-    await node.kill()
-
-
-async def stopped(node: Node, flow: Flow) -> None:
-    """Stop the node."""
-    node.serves = False
-    node.signal(signal.SIGSTOP)
-
-
-async def cut_off(node: Node, flow: Flow) -> None:
-    """Cut this connection of the node."""
-    await flow.cut()
-
-
-async def unheard(node: Node, flow: Flow) -> None:
-    """Let nothing more arrive on this connection, in this direction."""
-    await flow.swallow()
 
 
 async def hinder(stage: Stage, at: int, fault: Fault) -> bool:
@@ -95,7 +72,8 @@ async def test_a_take_over_that_is_cut_short(database: str, tmp_path: Path) -> N
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("fault", [killed, stopped, cut_off, unheard])
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("fault", FAULTS)
 async def test_a_take_over_that_is_cut_short_at_each_message(
     fault: Fault, database: str, tmp_path: Path
 ) -> None:

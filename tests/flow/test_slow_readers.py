@@ -10,8 +10,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio import Limits
-from arcp_trio.store.interface import Owed
 from arcp_trio.store.memory import MemoryStore
+from arcp_trio.store.records import Owed
 from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer
 from arcp_trio.transport import TransportClosed

@@ -9,8 +9,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import JobContext, JobError, Limits, MemoryStore
-from arcp_trio.store.interface import Owed
 from arcp_trio.store.queue import WriteQueue
+from arcp_trio.store.records import Owed
 from arcp_trio.store.writes import MoveFloor, Write
 from arcp_trio.testing import open_peer
 from arcp_trio.testing.frames import NUMBERED, Frame

@@ -1,13 +1,14 @@
-"""A running store of every engine."""
+"""A running store of every engine, and a database with an empty one."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import pytest
 
 from arcp_trio.store.interface import Store
+from tests.store import databases
 from tests.store.engines import EACH_ENGINE, Engine, Feeder
 
 
@@ -35,3 +36,10 @@ def feeder(store: Store) -> Feeder:
 def path(tmp_path: Path) -> Path:
     """A path at which a store can be made."""
     return tmp_path / "data" / "arcp.db"
+
+
+@pytest.fixture
+def url() -> Generator[str]:
+    """The URL of a database with an empty store."""
+    with databases.empty_store() as found:
+        yield found

@@ -19,7 +19,6 @@ from arcp_trio.store.records import Mark
 from arcp_trio.store.shared import Shared
 from arcp_trio.store.writes import AppendLog, Write
 from tests import defects
-from tests.store import databases
 from tests.store.engines import running
 from tests.store.samples import BASE, WRITES
 
@@ -27,13 +26,6 @@ pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
 SECONDS: Final = 60.0
 """Everything here ends long before."""
-
-
-@pytest.fixture
-def url() -> Generator[str]:
-    """A database with an empty store."""
-    with databases.empty_store() as found:
-        yield found
 
 
 async def stored(store: PostgresStore, *writes: Write) -> None:
@@ -111,7 +103,7 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "open_commands": partial(shared.open_commands, ()),
         "answers": shared.answers,
         "submitters": partial(shared.submitters, "J"),
-        "extents": partial(shared.extents, ["J"]),
+        "news": partial(shared.news, ["J"], {"J": 0}, 1, 1),
         "cursor_elsewhere": partial(shared.cursor_elsewhere, ["J"], "S"),
         "place": partial(shared.place, "S"),
         "steal": partial(shared.steal, "S", 0, 0),
@@ -119,8 +111,8 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "untold": partial(shared.untold, "S"),
         "held_elsewhere": shared.held_elsewhere,
     }
-    # These have values, or wait for a sign of other nodes.
-    others = {"node", "name", "signing_key", "asked", "moved"}
+    # These have values, wait for a sign of other nodes, or have something counted.
+    others = {"node", "name", "signing_key", "asked", "moved", "time_calls"}
     assert Reads.__abstractmethods__ | Shared.__abstractmethods__ == others | set(found)
     return found
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import psycopg
 import pytest
 import trio
+import trio.testing
 from msgspec.structs import replace
 
 from arcp_trio import PostgresStore
+from arcp_trio.store.errors import StoreError
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.store.records import Inline, Mark
 from arcp_trio.store.shared import Shared, UntoldJob
 from arcp_trio.store.writes import (
     AcceptJob,
     AppendLog,
+    AskNode,
     Expire,
     PutSession,
     ReleaseSession,
@@ -172,6 +175,32 @@ async def test_a_session_whose_node_stands_still_within_a_group_is_stolen(databa
             with pytest.raises(psycopg.OperationalError):
                 still.execute("SELECT 1")
         assert await place(second) == shared(second).node
+
+
+async def test_what_waits_for_a_lock_delays_no_wake_up(database: str) -> None:
+    """While a node waits for the row of one that it adopts, a command of it is heard of at once."""
+    async with stores(database) as (asked, asker):
+        with psycopg.connect(database) as db:  # has its locks until the end of the block
+            db.execute("INSERT INTO arcp.node (name, version) VALUES ('dead', '1')")
+            db.execute("INSERT INTO arcp.beat SELECT node FROM arcp.node WHERE name = 'dead'")
+            db.commit()
+            db.execute("SELECT FROM arcp.node WHERE name = 'dead' FOR UPDATE")
+            (dead,) = [each for each in await shared(asker).nodes() if each.name == "dead"]
+            over = trio.Event()
+
+            async def adopt() -> None:
+                with suppress(StoreError):
+                    await shared(asker).adopt(dead)
+                over.set()
+
+            async with trio.open_nursery() as nursery:
+                await shared(asked).asked()  # of whatever came before it listened
+                nursery.start_soon(adopt)
+                await trio.testing.wait_all_tasks_blocked()
+                await stored(asker, AskNode(1, "release", "S", b"0"))
+                await shared(asked).asked()
+                assert not over.is_set()
+                nursery.cancel_scope.cancel()
 
 
 async def test_the_windows_clock_is_that_of_the_database(database: str) -> None:

@@ -19,20 +19,12 @@ import trio
 
 from arcp_trio import PostgresStore
 from arcp_trio.store.errors import StoreError
-from tests.store import databases
 from tests.store.engines import Feeder, running
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
 SECONDS: Final = 60.0
 """Everything here ends long before."""
-
-
-@pytest.fixture
-def url() -> Generator[str]:
-    """A database with an empty store."""
-    with databases.empty_store() as found:
-        yield found
 
 
 @contextmanager

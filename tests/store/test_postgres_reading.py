@@ -24,13 +24,6 @@ pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture
-def url() -> Generator[str]:
-    """The URL of a database with an empty store."""
-    with databases.empty_store() as url:
-        yield url
-
-
-@pytest.fixture
 async def store(url: str) -> AsyncGenerator[PostgresStore]:
     """A running store."""
     with trio.fail_after(60):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 
@@ -10,23 +11,18 @@ import pytest
 import trio
 
 from arcp_trio.store import housekeeping
-from arcp_trio.store.postgres import _cleaning
+from arcp_trio.store.postgres import _cleaning, _retention
 from arcp_trio.store.postgres._retention import EXPIRING, alone
 from arcp_trio.store.postgres.engine import PostgresStore
 from arcp_trio.store.records import Entry, Inline
-from arcp_trio.store.writes import AppendJournal, DropSession, MoveFloor, TrimJournal
+from arcp_trio.store.retention import surplus
+from arcp_trio.store.writes import AppendJournal, DropSession, Expire, MoveFloor, TrimJournal
+from tests import defects
 from tests.store import databases
 from tests.store.databases import Database
 from tests.store.engines import Feeder, running
 
 pytestmark = pytest.mark.postgres
-
-
-@pytest.fixture
-def url() -> Generator[str]:
-    """The URL of a database with an empty store."""
-    with databases.empty_store() as url:
-        yield url
 
 
 @pytest.fixture
@@ -64,19 +60,74 @@ def busy_elsewhere(url: str, work: int) -> Generator[None]:
 # -- one at a time
 
 
-async def test_one_node_at_a_time_cleans_up(
-    url: str, admin: Database, store: PostgresStore
-) -> None:
-    """While another node cleans up, this one deletes nothing, and does not wait."""
+async def left_to_another(url: str, admin: Database, store: PostgresStore) -> bool:
+    """Have something to clean up while another node does so; return whether it is left alone."""
     feeder = Feeder(store)
     feeder.session()
     feeder.log(items=[Inline(1, b"x")], top=1)
     await store.put(DropSession("S")).committed()
     with busy_elsewhere(url, _cleaning.CLEANING):
-        assert not await store._clean_piece()
-        assert databases.row_counts(admin)["log"] == 1
+        more = await store._clean_piece()
+        return not more and databases.row_counts(admin).get("log") == 1
+
+
+async def test_one_node_at_a_time_cleans_up(
+    url: str, admin: Database, store: PostgresStore
+) -> None:
+    """While another node cleans up, this one deletes nothing, and does not wait."""
+    assert await left_to_another(url, admin, store)
     await clean(store)
     assert databases.row_counts(admin) == {}
+
+
+async def kept_after_two_expiries(
+    url: str, store: PostgresStore, patch: pytest.MonkeyPatch, most: int
+) -> int:
+    """Have two nodes at once give up all finished jobs but `most`; return how many are left.
+
+    One of them does so between the other one's counting and marking.
+    """
+    feeder = Feeder(store)
+    names = "ABCDEFGHIJ"
+    for job_id in names:
+        feeder.job(job_id)
+        feeder.finish(job_id)
+    await store.flushed()
+    write = Expire(now=0.0, finished_before=-math.inf, finished_jobs=most, forgotten=[])
+    counted = surplus
+
+    def expire_in_between(counts: dict[str, int], bound: int) -> dict[str, int]:
+        patch.setattr(_retention, "surplus", counted)
+        expire_elsewhere(url, write)
+        return counted(counts, bound)
+
+    patch.setattr(_retention, "surplus", expire_in_between)
+    expire_elsewhere(url, write)
+    return len([job_id for job_id in names if await store.job(job_id)])
+
+
+def expire_elsewhere(url: str, write: Expire) -> None:
+    """Expire jobs as another node does, in a transaction."""
+    with psycopg.connect(url) as db:
+        db.execute("SET search_path = arcp")
+        db.execute("SELECT set_config('arcp.node', '0', true)")
+        _retention.expire(write, db)
+
+
+async def test_two_nodes_give_up_what_is_too_much_once(
+    url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However they count and mark, as many jobs are left as may be."""
+    assert await kept_after_two_expiries(url, store, monkeypatch, most=6) == 6
+
+
+async def test_two_sweepers_are_found(
+    url: str, admin: Database, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the locks, two nodes clean up at once, and give up more than is too much."""
+    defects.sweep_beside_others(monkeypatch)
+    assert await kept_after_two_expiries(url, store, monkeypatch, most=6) < 6
+    assert not await left_to_another(url, admin, store)
 
 
 async def test_one_node_at_a_time_counts_what_is_kept(

@@ -17,7 +17,6 @@ from arcp_trio.store.errors import ForeignFile, OtherVersion, StoreError, Unwrit
 from arcp_trio.store.interface import Store
 from arcp_trio.store.postgres import _checks, _schema
 from tests.postgres import own_server
-from tests.store import databases
 from tests.store.engines import Feeder, running
 from tests.store.samples import BASE, WRITES
 
@@ -46,13 +45,6 @@ def as_role(url: str, role: str) -> str:
     """Return the URL for a role."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=f"{role}@{parts.netloc.partition('@')[2]}"))
-
-
-@pytest.fixture
-def url() -> Generator[str]:
-    """A database with an empty store."""
-    with databases.empty_store() as found:
-        yield found
 
 
 @pytest.fixture

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
 import trio
 
 from arcp_trio.store.postgres._address import address_of
-from arcp_trio.store.postgres._connections import DatabaseThread, Membership
+from arcp_trio.store.postgres._connections import Membership
 from arcp_trio.store.postgres._schema import migrate
 from arcp_trio.store.postgres._wake_ups import WakeUps
 
@@ -29,13 +29,11 @@ async def woken(database: str, *nodes: int) -> AsyncGenerator[list[WakeUps]]:
         for _ in nodes:
             db.execute("INSERT INTO arcp.node (name, version) VALUES (gen_random_uuid(), '1')")
     each: list[WakeUps] = []
-    with trio.fail_after(SECONDS), ExitStack() as threads:
+    with trio.fail_after(SECONDS):
         async with trio.open_nursery() as nursery:
             for node in nodes:
                 membership = Membership(address, synchronous=True, node=node)
-                line = DatabaseThread(membership, "between nodes")
-                threads.enter_context(line)
-                each.append(WakeUps(membership, line))
+                each.append(WakeUps(membership))
                 nursery.start_soon(each[-1].run)
             for wake_ups in each:
                 # A connection that is new may have missed anything.

@@ -39,6 +39,7 @@ class Cluster:
     def __init__(self, core: Core, jobs: Jobs, beginnings: Beginnings, shared: Shared) -> None:
         self._core = core
         self._shared = shared
+        shared.time_calls(core.metrics.engine_called)
         self._jobs = jobs
         self.waiting = WaitingJobs(core, jobs, beginnings, shared)
         self.members = Members(core, jobs, beginnings, shared, self.waiting)

@@ -79,9 +79,14 @@ class Followed:
         """Whether the sessions were given hints of all there will ever be."""
         return self.finished and self.hinted >= self.length
 
+    @property
+    def takes_hints(self) -> bool:
+        """Whether a session is to be given hints of what is new."""
+        return any(watch.takes_hints for watch in self._watches.values())
+
     def next_hint(self) -> int | None:
         """Return the index of the first entry that a session here has to be given a hint of."""
-        if not any(watch.takes_hints for watch in self._watches.values()):
+        if not self.takes_hints:
             self.hinted = self.length  # what there is will be read from the cursors on
         return self.hinted if self.hinted < self.length else None
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.store.records import Owed
     from arcp_trio.store.shared import Extent, Follows
 
 log = logging.getLogger(__name__)
@@ -152,22 +153,28 @@ class Following:
         began = trio.current_time()
         new = list(self._new)
         with self._outage:
-            if await self._look(job_ids.union(new)):
+            if await self._look(job_ids.union(new), job_ids if by == "notify" else set()):
                 self._core.metrics.wakes[by] += 1
         for job_id in new:
             if self._new.get(job_id, math.inf) <= began:
                 del self._new[job_id]
 
-    async def _look(self, job_ids: set[str]) -> bool:
-        """Look at these journals; return whether they have entries that were not known."""
-        looked_at = [self._followed[job_id] for job_id in job_ids & self._followed.keys()]
-        if not looked_at:
+    async def _look(self, job_ids: set[str], moved: set[str]) -> bool:
+        """Look at these journals; return whether they have entries that were not known.
+
+        Of those that are said to have moved, the entries are read in the same go.
+        """
+        job_ids &= self._followed.keys()
+        if not job_ids:
             return False
+        looked_at = [self._followed[job_id] for job_id in job_ids]
         before = {followed: followed.length for followed in looked_at}
-        extents = await self._follows.extents([followed.job_id for followed in looked_at])
+        cursors = {f.job_id: f.hinted for f in looked_at if f.job_id in moved and f.takes_hints}
+        news = await self._follows.news(job_ids, cursors, READ_ENTRIES, READ_BYTES)
         for followed in looked_at:
-            self._learn(followed, extents.get(followed.job_id))
-        await self._hint(looked_at)
+            self._learn(followed, news.extents.get(followed.job_id))
+        await self._give_hints(news.owed)
+        await self._read_on(looked_at)
         return any(followed.length > length for followed, length in before.items())
 
     def _learn(self, followed: Followed, extent: Extent | None) -> None:
@@ -180,21 +187,25 @@ class Following:
             followed.learn(extent)
             self._keys[extent.key] = followed.job_id
 
-    async def _hint(self, looked_at: Sequence[Followed]) -> None:
-        """Read what the sessions take hints of, and give them."""
+    async def _read_on(self, looked_at: Sequence[Followed]) -> None:
+        """Read what else the sessions take hints of, and give them."""
         while wanted := _wanted(looked_at):
             try:
                 owed = await self._core.store.owed(wanted, READ_ENTRIES, READ_BYTES)
             except JournalTrimmed as gone:
                 self._known[gone.job_id].fall_behind()
                 continue
-            await self._hear()
-            for job_id, entry in owed:
-                followed = self._followed.get(job_id)
-                if followed is not None:
-                    followed.hint(entry)
             if not owed:
                 return
+            await self._give_hints(owed)
+
+    async def _give_hints(self, owed: Sequence[Owed]) -> None:
+        if owed:
+            await self._hear()
+        for job_id, entry in owed:
+            followed = self._followed.get(job_id)
+            if followed is not None:
+                followed.hint(entry)
 
 
 def _wanted(looked_at: Sequence[Followed]) -> Mapping[str, int]:

@@ -25,8 +25,8 @@ from arcp_trio.runtime.session.publisher import Publisher
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.interface import JournalTrimmed, Owed
-from arcp_trio.store.records import Entry
+from arcp_trio.store.interface import JournalTrimmed
+from arcp_trio.store.records import Entry, Owed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import ResumeWindowExpired
 

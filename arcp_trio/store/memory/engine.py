@@ -10,7 +10,7 @@ import trio
 from msgspec.structs import replace
 
 from arcp_trio.store.first_numbers import index_after
-from arcp_trio.store.interface import JournalTrimmed, Owed, Replay, Said, Store
+from arcp_trio.store.interface import JournalTrimmed, Replay, Said, Store
 from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.memory._tables import StoredJournal, Tables, last_place
 from arcp_trio.store.memory._writing import TableWriter
@@ -20,6 +20,7 @@ from arcp_trio.store.records import (
     JobRow,
     KeyRow,
     NumberedTail,
+    Owed,
     Range,
     Recovered,
     SessionRow,

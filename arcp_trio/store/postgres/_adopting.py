@@ -12,6 +12,10 @@ from arcp_trio.store.postgres import _durable_rows, _rows
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.records import Recovered
 
+# Of two nodes that adopt a third one, the second waits here until the first has committed.
+_STILL_THERE: Final = """
+    SELECT beats FROM node JOIN beat USING (node) WHERE node = %s AND state <> 'gone' FOR UPDATE"""
+
 # What else a node that is gone has left.
 _REST: Final = (
     """UPDATE session SET node = NULL, parked_until = now() + make_interval(secs => %(window)s)
@@ -40,11 +44,7 @@ def adopt(db: Database, me: int, dead: NodeRow, window: float) -> Taken | None:
 
     The caller's transaction has begun with a look whether this node is gone.
     """
-    found = db.execute(
-        "SELECT beats FROM node JOIN beat USING (node) WHERE node = %s AND state <> 'gone'"
-        " FOR UPDATE",
-        (dead.node,),
-    ).fetchone()
+    found = db.execute(_STILL_THERE, (dead.node,)).fetchone()
     if found != (dead.beats,):
         return None
     db.execute("UPDATE node SET state = 'gone', at = now() WHERE node = %s", (dead.node,))

@@ -23,6 +23,7 @@ from arcp_trio.store.postgres._address import DatabaseAddress
 from arcp_trio.store.postgres._errors import FENCED, store_errors
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres._texts import take_any_text
+from arcp_trio.store.shared import EngineCall, Timed
 
 _T = TypeVar("_T")
 
@@ -59,6 +60,8 @@ class Membership:
     """See `Shared.signing_key`."""
     fenced: Fenced | None = None
     """Why nothing can be stored any more."""
+    timed: Timed | None = None
+    """See `Shared.time_calls`."""
 
     def fence(self, reason: str) -> Fenced:
         """Note that this node is over; return the error that says so."""
@@ -127,6 +130,14 @@ class DatabaseThread:
 
     def _silent(self, seconds: float) -> StoreError:
         return StoreError(f"{self._membership.address}: no answer within {seconds:g} s")
+
+    async def run_timed(self, call: EngineCall, act: Callable[[Database], _T]) -> _T:
+        """Call `act` as `run` does, and tell how long the answer took."""
+        began = trio.current_time()
+        result = await self.run(act)
+        if self._membership.timed is not None:
+            self._membership.timed(call, trio.current_time() - began)
+        return result
 
     async def transact(self, act: Callable[[Database], _T]) -> _T:
         """Call `act` in a transaction that begins with a look whether the node is gone."""

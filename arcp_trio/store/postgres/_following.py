@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from arcp_trio.store.interface import JournalTrimmed
+from arcp_trio.store.postgres._owed import owed
 from arcp_trio.store.postgres._schema import Database
-from arcp_trio.store.shared import Extent
+from arcp_trio.store.shared import Extent, News
 
 _EXTENTS: Final = """SELECT job_id, jid, trace_id, finished_at IS NOT NULL,
     CASE WHEN finished_at IS NOT NULL THEN length ELSE coalesce(
@@ -19,8 +21,18 @@ _CURSORS: Final = """SELECT job_id, cursor FROM session
     WHERE session.session_id = %s AND session.node <> %s AND job_id = ANY(%s)"""
 
 
-def extents(db: Database, job_ids: Collection[str]) -> Mapping[str, Extent]:
-    """Read how far journals go; see `Follows.extents`."""
+def news(
+    db: Database, job_ids: Collection[str], cursors: Mapping[str, int], entries: int, size: int
+) -> News:
+    """Read how far journals go, and then what is new in them; see `Follows.news`."""
+    extents = _extents(db, job_ids)
+    try:
+        return News(extents, owed(db, cursors, entries, size))
+    except JournalTrimmed:
+        return News(extents)
+
+
+def _extents(db: Database, job_ids: Collection[str]) -> Mapping[str, Extent]:
     rows: Iterable[tuple[str, int, str, bool, int]] = db.execute(_EXTENTS, ([*job_ids],)).fetchall()
     return {
         job_id: Extent(key=jid, trace_id=trace_id, length=length, finished=finished)

@@ -10,9 +10,10 @@ from typing import Final
 
 import attrs
 
-from arcp_trio.store.interface import JournalTrimmed, Owed
+from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.store.packing import unpack_entries
 from arcp_trio.store.postgres._schema import Database
+from arcp_trio.store.records import Owed
 from arcp_trio.store.snapshot import JOURNAL_PAGE
 
 _ROWS: Final = 64

@@ -46,10 +46,11 @@ class WakeUps:
     Both are merged by journal: there is no queue that could grow.
     """
 
-    def __init__(self, membership: Membership, line: DatabaseThread) -> None:
-        """Make them for a node that is yet to join; `line` is the connection by which it sends."""
+    def __init__(self, membership: Membership) -> None:
+        """Make them for a node that is yet to join."""
         self._membership = membership
-        self._line = line
+        # A connection of its own: wake-ups do not wait until others have got their locks.
+        self._sender = DatabaseThread(membership, "wake-ups")
         self._listener = DatabaseThread(membership, "listener")
         self._listening: Database | None = None
         """The connection that listens."""
@@ -62,7 +63,7 @@ class WakeUps:
 
     async def run(self) -> None:
         """Send and listen, until cancelled."""
-        with self._listener:
+        with self._sender, self._listener:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._send, name="wake-ups")
                 nursery.start_soon(self._listen, name="listener")
@@ -96,7 +97,7 @@ class WakeUps:
             payloads = [_payload(words) for words in due.values()]
             try:
                 with outage:
-                    await self._line.run(partial(_notify, channels, payloads))
+                    await self._sender.run(partial(_notify, channels, payloads))
             except Fenced:
                 return
 

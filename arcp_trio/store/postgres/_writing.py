@@ -121,7 +121,10 @@ class GroupPipeline:
         with self._db.pipeline():  # whose end commits: until then all is one transaction
             self._db.execute(_FENCE, (self._me, number, ordinal))
             for write in writes:
-                self._gather(write)
+                if type(write) is AppendJournal:  # most are
+                    self._jobs.append(write)
+                else:
+                    self._gather(write)
             self._send()
             self._sent()
         return Committed(

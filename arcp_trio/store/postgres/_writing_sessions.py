@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import attrs
 import msgspec
@@ -11,6 +11,20 @@ from psycopg import Cursor
 
 from arcp_trio.store.packing import pack_items
 from arcp_trio.store.postgres._schema import Database
+from arcp_trio.store.postgres._session_statements import (
+    ADD_SUBMITTER,
+    CHANGE,
+    DROP,
+    DROP_TOKENS,
+    NEGOTIATE,
+    PUT,
+    PUT_TOKENS,
+    RELEASE,
+    TAKE,
+    TOLD,
+    UNWATCH,
+    WASTE,
+)
 from arcp_trio.store.postgres._statements import Statement, columns
 from arcp_trio.store.records import Range
 from arcp_trio.store.snapshot import EVERYTHING
@@ -25,109 +39,6 @@ from arcp_trio.store.writes import (
     RotateToken,
     TakeSession,
 )
-
-_PUT: Final = """
-    INSERT INTO session (session_id, principal, features, dialect, top, floor, rows, acked,
-        log_bytes, node)
-    SELECT c.*, %(me)b FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::text[], %(3)b::text[],
-        %(4)b::bigint[], %(5)b::bigint[], %(6)b::bigint[], %(7)b::boolean[], %(8)b::bigint[])
-        AS c"""
-
-# One that another node is just taking, or whose window has ended, is not waited for.
-_TAKE: Final = """
-    UPDATE session SET node = %(me)b, parked_until = NULL, moves = moves + 1 WHERE sid IN (
-        SELECT sid FROM session WHERE session_id = ANY(%(0)b::text[]) AND node IS NULL
-        FOR NO KEY UPDATE SKIP LOCKED)"""
-
-# It locks the rows of the sessions, and returns those that are this node's.
-_CHANGE: Final = """
-    WITH mine AS (
-        UPDATE session AS s SET top = coalesce(nullif(c.top, -1), s.top),
-            rows = coalesce(nullif(c.rows, -1), s.rows),
-            floor = coalesce(nullif(c.floor, -1), s.floor),
-            log_bytes = coalesce(nullif(c.log_bytes, -1), s.log_bytes),
-            acked = s.acked OR c.acked, closed = s.closed OR c.closed
-        FROM unnest(%(0)b::text[], %(1)b::bigint[], %(2)b::bigint[], %(3)b::bigint[],
-            %(4)b::bigint[], %(5)b::boolean[], %(6)b::boolean[])
-            AS c (session_id, top, rows, floor, log_bytes, acked, closed)
-        WHERE s.session_id = c.session_id AND s.node = %(me)b
-        RETURNING s.sid, s.session_id
-    ), logged AS (
-        INSERT INTO log (sid, last_place, row, items)
-        SELECT mine.sid, c.last_place, c.row, c.items
-        FROM unnest(%(7)b::text[], %(8)b::bigint[], %(9)b::bigint[], %(10)b::bytea[])
-            AS c (session_id, last_place, row, items) JOIN mine USING (session_id)
-    ), watched AS (
-        INSERT INTO watch (sid, jid, cursor, last_seq, observed)
-        SELECT mine.sid, j.jid, c.cursor, c.last_seq, c.observed
-        FROM unnest(%(11)b::text[], %(12)b::text[], %(13)b::bigint[], %(14)b::bigint[],
-            %(15)b::boolean[]) AS c (session_id, job_id, cursor, last_seq, observed)
-        JOIN mine USING (session_id) JOIN job AS j ON j.job_id = c.job_id
-        ON CONFLICT (sid, jid) DO UPDATE SET cursor = excluded.cursor,
-            last_seq = greatest(watch.last_seq, excluded.last_seq),
-            observed = watch.observed OR excluded.observed
-    )
-    SELECT session_id FROM mine"""
-
-_NEGOTIATE: Final = """
-    UPDATE session AS s SET features = c.features, dialect = c.dialect
-    FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::text[]) AS c (session_id, features, dialect)
-    WHERE s.session_id = c.session_id AND s.node = %(me)b"""
-
-_DROP_TOKENS: Final = """
-    DELETE FROM token USING session
-    WHERE session_id = ANY(%(0)b::text[]) AND node = %(me)b AND token.sid = session.sid"""
-
-_PUT_TOKENS: Final = """
-    INSERT INTO token (digest, sid, place) SELECT c.digest, s.sid, c.place
-    FROM unnest(%(0)b::text[], %(1)b::bytea[], %(2)b::bigint[]) AS c (session_id, digest, place)
-    JOIN session AS s ON s.session_id = c.session_id AND s.node = %(me)b"""
-
-_UNWATCH: Final = """
-    WITH ended AS (
-        DELETE FROM watch AS w
-        USING unnest(%(0)b::text[], %(1)b::text[]) AS c (session_id, job_id), session AS s, job AS j
-        WHERE s.session_id = c.session_id AND s.node = %(me)b AND j.job_id = c.job_id
-            AND w.sid = s.sid AND w.jid = j.jid
-        RETURNING w.jid, w.last_seq, j.sid = w.sid AS first)
-    INSERT INTO last_number (jid, seq) SELECT jid, last_seq FROM ended WHERE first AND last_seq > 0
-    ON CONFLICT (jid) DO UPDATE SET seq = greatest(last_number.seq, excluded.seq)"""
-
-_TOLD: Final = """
-    UPDATE submitter AS t SET told = true
-    FROM unnest(%(0)b::text[], %(1)b::text[]) AS c (session_id, job_id), session AS s, job AS j
-    WHERE s.session_id = c.session_id AND s.node = %(me)b AND j.job_id = c.job_id
-        AND t.jid = j.jid AND t.session_id = c.session_id AND NOT t.told"""
-
-_ADD_SUBMITTER: Final = """
-    INSERT INTO submitter (jid, session_id, told) SELECT j.jid, c.session_id, true
-    FROM unnest(%(0)b::text[], %(1)b::text[]) AS c (session_id, job_id)
-    JOIN job AS j ON j.job_id = c.job_id
-    LEFT JOIN session AS s ON s.session_id = c.session_id
-    WHERE s.sid IS NULL OR s.node = %(me)b
-    ON CONFLICT (jid, session_id) DO UPDATE SET told = true"""
-
-_WASTE: Final = """
-    INSERT INTO log_waste (sid, below) SELECT s.sid, c.below
-    FROM unnest(%(0)b::text[], %(1)b::bigint[]) AS c (session_id, below)
-    JOIN session AS s ON s.session_id = c.session_id AND s.node = %(me)b
-    ON CONFLICT (sid) DO UPDATE SET below = greatest(log_waste.below, excluded.below)"""
-
-# Tokens and watches go with their session.
-_DROP: Final = """
-    WITH numbers AS (
-        INSERT INTO last_number (jid, seq) SELECT w.jid, w.last_seq
-        FROM session AS s JOIN watch AS w USING (sid) JOIN job AS j USING (jid)
-        WHERE s.session_id = ANY(%(0)b::text[]) AND s.node = %(me)b
-            AND j.sid = w.sid AND w.last_seq > 0
-        ON CONFLICT (jid) DO UPDATE SET seq = greatest(last_number.seq, excluded.seq))
-    DELETE FROM session WHERE session_id = ANY(%(0)b::text[]) AND node = %(me)b"""
-
-_RELEASE: Final = """
-    UPDATE session AS s
-    SET node = NULL, parked_until = now() + make_interval(secs => c.seconds)
-    FROM unnest(%(0)b::text[], %(1)b::float8[]) AS c (session_id, seconds)
-    WHERE s.session_id = c.session_id AND s.node = %(me)b"""
 
 
 class _Change(msgspec.Struct):
@@ -261,7 +172,7 @@ class SessionWrites:
     def beginning(self) -> Iterator[Statement]:
         """Yield what comes first: sessions that become this node's."""
         yield (
-            _PUT,
+            PUT,
             [
                 (
                     (row := write.row).session_id,
@@ -277,7 +188,7 @@ class SessionWrites:
                 for write in self._new
             ],
         )
-        yield _TAKE, [(session_id,) for session_id in sorted(self._taken)]
+        yield TAKE, [(session_id,) for session_id in sorted(self._taken)]
 
     def change(self, db: Database, me: int) -> Cursor[tuple[Any, ...]] | None:
         """Store batches of logs, cursors, and what else is in the rows of sessions.
@@ -304,23 +215,23 @@ class SessionWrites:
             **columns(batches, 7, width=4),
             **columns(cursors, 11, width=5),
         }
-        return db.execute(_CHANGE, values)
+        return db.execute(CHANGE, values)
 
     def rest(self) -> Iterator[Statement]:
         """Yield what comes after the jobs of the group, and after the change."""
-        yield _NEGOTIATE, [(session_id, *each) for session_id, each in self._negotiated.items()]
-        yield _DROP_TOKENS, [(session_id,) for session_id in self._tokens]
+        yield NEGOTIATE, [(session_id, *each) for session_id, each in self._negotiated.items()]
+        yield DROP_TOKENS, [(session_id,) for session_id in self._tokens]
         yield (
-            _PUT_TOKENS,
+            PUT_TOKENS,
             [
                 (session_id, digest, place)
                 for session_id, digests in self._tokens.items()
                 for place, digest in enumerate(digests)
             ],
         )
-        yield _ADD_SUBMITTER, list(self._submitters)
-        yield _TOLD, list(self._told)
-        yield _UNWATCH, list(self._ended)
-        yield _WASTE, list(self._floors.items())
-        yield _DROP, [(session_id,) for session_id in self._dropped]
-        yield _RELEASE, list(self._released.items())
+        yield ADD_SUBMITTER, list(self._submitters)
+        yield TOLD, list(self._told)
+        yield UNWATCH, list(self._ended)
+        yield WASTE, list(self._floors.items())
+        yield DROP, [(session_id,) for session_id in self._dropped]
+        yield RELEASE, list(self._released.items())

@@ -27,6 +27,7 @@ from arcp_trio.store.postgres._wake_ups import WakeUps
 from arcp_trio.store.postgres._writing import Committed, GroupPipeline
 from arcp_trio.store.postgres.reader import READERS, PostgresReader, ReadLines
 from arcp_trio.store.postgres.sharing import PostgresShared
+from arcp_trio.store.shared import EngineCall
 from arcp_trio.store.writes import Expire, Write
 from arcp_trio.version import __version__
 
@@ -81,7 +82,7 @@ class PostgresStore(PostgresReader, Store):
         self._writer = DatabaseThread(self._membership, "writer", standstill=True)
         self._readers = [DatabaseThread(self._membership, f"reader {n}") for n in range(READERS)]
         self._between = DatabaseThread(self._membership, "between nodes")
-        self._wake_ups = WakeUps(self._membership, self._between)
+        self._wake_ups = WakeUps(self._membership)
         self._shared = PostgresShared(self._membership, self._between, self, self._wake_ups)
         self._committed = 0
         """Number of the last group that is known to be stored."""
@@ -154,7 +155,9 @@ class PostgresStore(PostgresReader, Store):
         expiries = [write for write in writes if isinstance(write, Expire)]
         committed = Committed()
         if len(writes) > len(expiries) or not writes:
-            committed = await self._writer.run(lambda db: self._store_group(db, writes))
+            committed = await self._writer.run_timed(
+                EngineCall.GROUP, lambda db: self._store_group(db, writes)
+            )
             self._wake_ups.moved_at(committed.moved)
             self._wake_ups.asked_at(committed.commanded)
         for write in expiries:

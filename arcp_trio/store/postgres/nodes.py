@@ -26,7 +26,7 @@ class PostgresNodes(Nodes):
 
         Args:
             membership: the node.
-            line: the connection for everything but beats.
+            line: the connection for everything but beats; its calls may wait for locks.
         """
         self._membership = membership
         self._line = line

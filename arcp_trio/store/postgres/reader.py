@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from arcp_trio.rounds import Rounds
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.interface import Owed, Said
+from arcp_trio.store.interface import Said
 from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.looking import SnapshotReads
 from arcp_trio.store.memos import Memo
@@ -22,7 +22,8 @@ from arcp_trio.store.postgres._checks import check_schema, check_server
 from arcp_trio.store.postgres._connections import DatabaseThread, Membership
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres._snapshot import PostgresSnapshot
-from arcp_trio.store.records import JobRow, KeyRow, Recovered, SessionRow
+from arcp_trio.store.records import JobRow, KeyRow, Owed, Recovered, SessionRow
+from arcp_trio.store.shared import EngineCall
 from arcp_trio.store.snapshot import Snapshot
 
 _P = ParamSpec("_P")
@@ -42,7 +43,7 @@ DOUBT_SECONDS: Final = 0.5
 class ReadLine(Protocol):
     """A thread with a connection of its own."""
 
-    async def run(self, act: Callable[[Database], _T]) -> _T:
+    async def run_timed(self, call: EngineCall, act: Callable[[Database], _T]) -> _T:
         """Call `act` in the thread; an error of the database is raised as a `StoreError`."""
         ...
 
@@ -100,7 +101,7 @@ class PostgresReader(SnapshotReads):
                 raise StoreError("the store is not open")
             line = lines.idle.pop()
             try:
-                return await line.run(act)
+                return await line.run_timed(EngineCall.READ, act)
             finally:
                 lines.idle.append(line)
 

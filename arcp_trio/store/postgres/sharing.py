@@ -10,11 +10,12 @@ from arcp_trio.store.postgres._wake_ups import WakeUps
 from arcp_trio.store.postgres.nodes import PostgresNodes
 from arcp_trio.store.postgres.reader import PostgresReader
 from arcp_trio.store.shared import (
-    Extent,
     Holding,
+    News,
     OpenCommand,
     SessionPlace,
     Shared,
+    Timed,
     UntoldJob,
 )
 
@@ -33,7 +34,7 @@ class PostgresShared(PostgresNodes, Shared):
 
         Args:
             membership: the node.
-            line: the connection for what goes from node to node, wake-ups included.
+            line: the connection for what may wait for locks that other nodes hold.
             reader: reads what has no owner.
             wake_ups: between the nodes.
         """
@@ -44,6 +45,9 @@ class PostgresShared(PostgresNodes, Shared):
     @property
     def signing_key(self) -> bytes:
         return self._membership.signing_key
+
+    def time_calls(self, timed: Timed) -> None:
+        self._membership.timed = timed
 
     # -- commands
 
@@ -64,8 +68,10 @@ class PostgresShared(PostgresNodes, Shared):
     async def moved(self) -> frozenset[int] | None:
         return await self._wake_ups.moved()
 
-    async def extents(self, job_ids: Collection[str]) -> Mapping[str, Extent]:
-        return await self._reader.read(_following.extents, job_ids)
+    async def news(
+        self, job_ids: Collection[str], cursors: Mapping[str, int], entries: int, size: int
+    ) -> News:
+        return await self._reader.read(_following.news, job_ids, cursors, entries, size)
 
     async def cursor_elsewhere(self, job_ids: Sequence[str], session_id: str) -> int | None:
         return await self._reader.read(_following.cursor_elsewhere, self.node, job_ids, session_id)

@@ -8,9 +8,9 @@ from heapq import merge
 from operator import itemgetter
 
 from arcp_trio.store.first_numbers import Run
-from arcp_trio.store.interface import JournalTrimmed, Owed
+from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.store.packing import unpack_runs
-from arcp_trio.store.records import Entry
+from arcp_trio.store.records import Entry, Owed
 from arcp_trio.store.snapshot import (
     EVERYTHING,
     JOURNAL_PAGE,

@@ -16,11 +16,11 @@ import trio
 
 from arcp_trio.rounds import Rounds
 from arcp_trio.store.errors import OtherVersion, StoreError
-from arcp_trio.store.interface import Owed, Said
+from arcp_trio.store.interface import Said
 from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.looking import SnapshotReads
 from arcp_trio.store.memos import Memo
-from arcp_trio.store.records import JobRow, KeyRow, Recovered, SessionRow
+from arcp_trio.store.records import JobRow, KeyRow, Owed, Recovered, SessionRow
 from arcp_trio.store.snapshot import Snapshot
 from arcp_trio.store.sqlite import _durable, _file, _listing, _rows, _schema
 from arcp_trio.store.sqlite._snapshot import SqliteSnapshot

@@ -1,0 +1,197 @@
+"""A session goes from one node to another, and one of them fails at a message in between."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import signal
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import attrs
+import psycopg
+import pytest
+import trio
+
+from arcp_trio.runtime.tasks import first_of
+from tests.cluster.client import Client
+from tests.cluster.hindering import FAULTS, Fault, cut_off, killed, late, stopped, unheard
+from tests.cluster.line import Trap
+from tests.cluster.nodes import Node
+from tests.cluster.stage import Stage, staged
+from tests.postgres import fresh_database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+log = logging.getLogger(__name__)
+
+Way: TypeAlias = Callable[[Stage, Node, str], AbstractAsyncContextManager[None]]
+"""Has a client lose its connection to a node; when its block begins, it may connect again."""
+
+_HOME: Final = (
+    "SELECT name FROM arcp.session LEFT JOIN arcp.node USING (node) WHERE session_id = %s"
+)
+
+
+def home_of(database: str, session_id: str) -> str | None:
+    """Return the name of the node that has a session awake."""
+    with psycopg.connect(database) as db:
+        row = db.execute(_HOME, (session_id,)).fetchone()
+    assert row is not None
+    name: str | None = row[0]
+    return name
+
+
+# -- ways to move
+
+
+async def lose_clients(stage: Stage) -> None:
+    """Cut the connections of all clients."""
+    for node in stage.cluster.nodes:
+        await stage.cluster.balancer.cut(node.port)
+
+
+@asynccontextmanager
+async def claimed(stage: Stage, home: Node, session_id: str) -> AsyncGenerator[None]:
+    """The session is parked by then."""
+    with stage.cluster.balancer.only([]):
+        await lose_clients(stage)
+        while home_of(stage.cluster.database, session_id) is not None:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+    yield
+
+
+@asynccontextmanager
+async def released(stage: Stage, home: Node, _session_id: str) -> AsyncGenerator[None]:
+    """The node has not noticed that the client is gone, and lets go of the session when asked."""
+    for node in stage.cluster.nodes:
+        await stage.cluster.balancer.leave(node.port)
+    yield
+
+
+@asynccontextmanager
+async def stolen(stage: Stage, home: Node, _session_id: str) -> AsyncGenerator[None]:
+    """The node stands still, and has the session stolen."""
+    home.serves = False
+    home.signal(signal.SIGSTOP)
+    await lose_clients(stage)
+    try:
+        yield
+    finally:
+        home.signal(signal.SIGCONT)
+        home.serves = True
+
+
+# -- what fails
+
+
+@attrs.frozen
+class Case:
+    """What fails, and when."""
+
+    way: Way
+    at: int
+    """The message at which it fails."""
+    fault: Fault
+    of_home: bool = False
+    """Whether that is a message of the node that has the session, and not of the one that takes it.
+    """
+
+
+async def move(stage: Stage, client: Client, case: Case) -> bool:
+    """Have a session move, and something fail; return whether there was such a message."""
+    session_id, database = client.session_id, stage.cluster.database
+    job = await client.submit("count", [100_000, 0.02], str(case))
+    await client.heard(job, 1)
+    home = next(n for n in stage.cluster.nodes if n.name == home_of(database, session_id))
+    taker = stage.others(home)[case.at % 2]
+    failing, mark = (home, b"release") if case.of_home else (taker, session_id.encode())
+    trap = failing.line.trap = Trap(mark, case.at, partial(case.fault, failing))
+    resumed = partial(resumed_since, client, client.resumes)
+    async with case.way(stage, home, session_id):
+        with stage.cluster.balancer.only([taker.port]):
+            await first_of(trap.sprung.wait, resumed)
+        await resumed()
+    await goes_on(client, job)
+    failing.line.trap = None
+    await client.cancel(job)
+    end = await client.end(job)
+    lost = case.of_home and case.fault is killed
+    assert end["code"] in ({"CANCELLED", "INTERNAL_ERROR"} if lost else {"CANCELLED"}), end
+    await restore(failing)
+    if case.fault is unheard:
+        await failing.line.cut()  # before the node gives up on an answer
+    return trap.sprung.is_set()
+
+
+async def resumed_since(client: Client, resumes: int) -> None:
+    """Wait until a client has resumed more often."""
+    await client.until("resume", lambda: client.resumes > resumes)
+
+
+async def goes_on(client: Client, job: str) -> None:
+    """Wait until a client has heard more of a job, or its end."""
+    said = client.said(job)
+    await client.until(f"more of {job}", lambda: client.said(job) > said or client.has_ended(job))
+
+
+async def restore(node: Node) -> None:
+    """Have a node go on as if nothing had been done to it."""
+    if not node.running:
+        await node.start()
+    elif not node.serves:
+        node.signal(signal.SIGCONT)
+        node.serves = True
+
+
+async def go_through(database: str, folder: Path, cases: Iterable[Case], seconds: float) -> int:
+    """Have a session move for each case, until it takes fewer messages; return for how many."""
+    number = 0
+    async with staged(database, folder, node_seconds=20, seconds=seconds) as stage:
+        client = await stage.client()
+        for case in cases:
+            with trio.fail_after(100):
+                if not await move(stage, client, case):
+                    break
+            number += 1
+        assert client.lost_sessions == 0
+    return number
+
+
+async def test_some_moves_that_are_cut_short(database: str, tmp_path: Path) -> None:
+    """Whatever fails where, the session goes on at some node, and its job is followed there."""
+    cases = [
+        Case(claimed, 6, cut_off),
+        Case(released, 8, late),
+        Case(released, 3, cut_off, of_home=True),
+        Case(stolen, 4, stopped),
+    ]
+    assert await go_through(database, tmp_path, cases, seconds=110) == len(cases)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(
+    ("way", "of_home"), [(claimed, False), (released, False), (released, True), (stolen, False)]
+)
+async def test_a_move_that_is_cut_short_at_each_message(
+    way: Way, *, of_home: bool, tmp_path: Path
+) -> None:
+    """The same at each message of a move, for all faults side by side: most of it is waiting."""
+    reached: dict[str, int] = {}
+
+    async def at_each(fault: Fault) -> None:
+        folder = tmp_path / fault.__name__
+        folder.mkdir()
+        cases = (Case(way, at, fault, of_home) for at in itertools.count(1))
+        with fresh_database() as database:
+            reached[fault.__name__] = await go_through(database, folder, cases, seconds=3_000)
+
+    async with trio.open_nursery() as nursery:
+        for fault in FAULTS:
+            nursery.start_soon(at_each, fault)
+    log.info("messages until the end of a move: %s", reached)
+    assert min(reached.values()) > 5, reached
