@@ -323,7 +323,6 @@ export class Client {
 		this.#send('session.hello', payload);
 	}
 
-	/** Hear no more of the socket. */
 	#drop() {
 		this.#clearTimers();
 		const socket = this.#socket;

@@ -93,18 +93,20 @@ export function showForm(place) {
 	/** @param {string} name @param {any} schema @param {boolean} required */
 	function field(name, schema, required) {
 		const common = { id: `field-${name}`, 'data-name': name, required, title: schema.description };
-		const type = [schema.type].flat().find((each) => each !== 'null');
+		const type = String(schema.type).replace(/,?null,?/, '');
+		const usual = JSON.stringify(schema.default);
 		if (schema.enum) {
 			const made = h('select', { ...common, 'data-kind': 'json' }, !required && option(''));
 			for (const each of schema.enum) made.append(option(JSON.stringify(each)));
+			made.value = usual ?? made.value;
 			return made;
 		}
 		const input = (/** @type {string} */ kind, /** @type {any} */ more) =>
-			h('input', { ...common, value: schema.default, 'data-kind': kind, ...more });
+			h('input', { ...common, value: kind === 'json' ? usual : schema.default, 'data-kind': kind, ...more });
 		if (type === 'boolean') return input('boolean', { required: false, type: 'checkbox', checked: schema.default });
 		if (type === 'string') return input('text', { maxlength: schema.maxLength });
-		if (type !== 'integer' && type !== 'number') return input('json', { placeholder: 'JSON' });
-		const step = type === 'integer' ? '1' : 'any';
+		if (!['integer', 'number'].includes(type)) return input('json', { placeholder: 'JSON' });
+		const step = type === 'number' && 'any';
 		return input('json', { type: 'number', step, min: schema.minimum, max: schema.maximum });
 	}
 

@@ -102,6 +102,11 @@ FORM = {
         "size": {"type": "integer"},
         "kind": {"enum": ["a", "b"]},
         "loud": {"type": "boolean"},
+        "share": {"type": ["number", "null"], "minimum": 0, "maximum": 1, "default": 0.5},
+        "tags": {"type": "array", "items": {"type": "string"}, "default": ["new"]},
+        "place": {"type": "object", "properties": {"x": {"type": "integer"}}},
+        "either": {"type": ["integer", "string"]},
+        "pace": {"enum": ["slow", "fast"], "default": "fast"},
     },
 }
 

@@ -231,8 +231,29 @@ def test_the_form_of_a_schema(browser: Browser, commands: Commands) -> None:
         page.get_by_label("name", exact=True).fill("Ada")
         page.get_by_label("size (optional)").fill("3")
         page.get_by_label("kind (optional)").select_option('"b"')
-        written = page.get_by_role("textbox", name="Input").input_value()
-        assert json.loads(written) == {"name": "Ada", "size": 3, "kind": "b", "loud": False}
+        written = page.get_by_role("textbox", name="Input")
+        usual = {"loud": False, "share": 0.5, "tags": ["new"], "pace": "fast"}
+        assert json.loads(written.input_value()) == {"name": "Ada", "size": 3, "kind": "b", **usual}
+        page.get_by_label("size (optional)").fill("")
+        page.get_by_label("kind (optional)").select_option("")
+        page.get_by_label("loud (optional)").check()
+        page.get_by_label("share (optional)").fill("0.25")
+        page.get_by_label("tags (optional)").fill('["a", "b"]')
+        page.get_by_label("place (optional)").fill('{"x": 3}')
+        page.get_by_label("either (optional)").fill("seven")
+        page.get_by_role("button", name="Submit").click()
+        sent = {"name": "Ada", "loud": True, "share": 0.25, "tags": ["a", "b"], "pace": "fast"}
+        sent |= {"place": {"x": 3}, "either": "seven"}
+        result = page.get_by_role("region", name="Result").locator("pre")
+        expect(result).to_contain_text('"either": "seven"')
+        assert json.loads(result.inner_text()) == sent
+        shown.page.goto(f"{shown.origin}/#/new")
+        page.get_by_role("combobox", name="Agent").select_option("formal@1.0.0")
+        page.get_by_label("name", exact=True).fill("Ada")
+        page.get_by_label("place (optional)").fill('{"x": "here"}')
+        page.get_by_role("button", name="Submit").click()
+        expected = "expected integer @ $.payload.input.place.x"
+        expect(page.get_by_role("alert")).to_contain_text(expected)
         page.get_by_role("textbox", name="Input").fill('{"name": 1}')
         page.get_by_role("button", name="Submit").click()
         expect(page.get_by_role("alert")).to_contain_text("expected string @ $.payload.input.name")

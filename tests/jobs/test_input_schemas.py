@@ -19,7 +19,17 @@ from tests.jobs import delegating
 from tests.stage import make_runtime
 
 VENDOR = "x-vendor.arcp-trio"
-COUNT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+AT = {
+    "type": "object",
+    "properties": {"x": {"type": "array", "items": {"minimum": 0}}},
+    "required": ["x"],
+    "additionalProperties": False,
+}
+COUNT = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}, "at": AT},
+    "required": ["n"],
+}
 
 agents = Agents()
 calls: list[Json] = []
@@ -47,6 +57,9 @@ async def runtime() -> AsyncGenerator[Runtime]:
         ({}, "missing @ $.payload.input.n"),
         (None, "expected object @ $.payload.input"),
         ({"n": "x" * 200_000}, "expected integer @ $.payload.input.n"),
+        ({"n": 1, "at": {"x": [0, -1]}}, "expected at least 0 @ $.payload.input.at.x[1]"),
+        ({"n": 1, "at": {"x": [0], "y": 1}}, "expected nothing @ $.payload.input.at.y"),
+        ({"n": 1, "at": {}}, "missing @ $.payload.input.at.x"),
     ],
 )
 @pytest.mark.parametrize("key", [None, "monday"])
@@ -154,6 +167,7 @@ class Order:
     extra: Any = None
     inside: Size | None = None
     computed: int = attrs.field(init=False, default=1)
+    _note: str = attrs.field(default="", alias="note")
 
 
 SIZE = {
@@ -180,6 +194,7 @@ def test_the_schema_of_a_class() -> None:
             "either": {"type": ["integer", "string"], "default": 3},
             "extra": {},
             "inside": {**SIZE, "type": ["object", "null"]},
+            "note": {"type": "string", "default": ""},
         },
         "required": ["name", "sizes", "colour", "kind"],
         "additionalProperties": False,
@@ -208,6 +223,11 @@ class Odd:
         (int, "int is not an attrs class"),
         ([], "it is neither a JSON Schema, which is a dict, nor an attrs class"),
         ({"pattern": "x"}, "schema: 'pattern' is not one of type"),
+        ({"properties": {"a": {"items": {"$ref": "#"}}}}, "schema.a.items: '$ref' is not one of"),
+        ({"properties": {"a": {"type": "text"}}}, "schema.a.type: 'text' is not one of null"),
+        ({"additionalProperties": {"enum": []}}, "schema.additionalProperties.enum must be a list"),
+        ({"items": {"required": "n"}}, "schema.items.required must be a list of names"),
+        ({"properties": {"a": {"maximum": "9"}}}, "schema.a.maximum must be a number"),
         ({"title": "x" * MOST_BYTES}, f"it has more than {MOST_BYTES} bytes"),
         ({"title": {1}}, "set is not a JSON value @ $.title"),
     ],

@@ -71,11 +71,11 @@ def _of_class(cls: type[Any], inside: tuple[type[Any], ...]) -> JsonObject:
             found[_DESCRIPTION] = str(field.metadata[_DESCRIPTION])
         if isinstance(field.default, str | int | float | bool):
             found["default"] = field.default
-        properties[field.name] = found
+        properties[field.alias] = found
     schema: JsonObject = {"type": "object", "properties": properties}
     if cls.__doc__:
         schema[_DESCRIPTION] = inspect.cleandoc(cls.__doc__)
-    required = [field.name for field in fields if field.default is attrs.NOTHING]
+    required = [field.alias for field in fields if field.default is attrs.NOTHING]
     return schema | {"required": cast("JsonValue", required), "additionalProperties": False}
 
 
