@@ -58,6 +58,12 @@ class Traffic:
         assert len(news.owed) == 1
 
 
+def grow(db: Database) -> None:
+    """Add many rows to tables that have few."""
+    for statement in GROW:
+        db.execute(statement, (ROWS,))
+
+
 def plans(db: Database) -> dict[str, Mapping[str, Any]]:
     """Return how each statement that a connection has prepared is carried out."""
     known = db.execute(
@@ -100,8 +106,7 @@ async def test_no_table_is_searched_for_an_event(
                 await traffic.event()
             await store._writer.run(lambda db: db.execute("ANALYZE"))
             await traffic.event()
-            for statement in GROW:
-                await store._writer.run(lambda db, each=statement: db.execute(each, (ROWS,)))
+            await store._writer.run(grow)
             await traffic.event()
             for thread in (store._writer, *store._readers):
                 for statement, plan in (await thread.run(plans)).items():
