@@ -167,8 +167,7 @@ def test_a_quick_run_measures_all_sides_in_every_row(family: str, tmp_path: Path
     assert set(measured["on_disk"]) == ALL
     for row in measured["rows"]:
         medians = row["medians"]
-        ticks = " time" in row["row"]  # the system counts processor time in steps of 10 ms
-        assert all(value > 0 or (ticks and value == 0) for value in medians.values())
+        assert all(value > 0 for value in medians.values())
         others = set(medians) - {"peer"} if "peer" in medians else set()
         assert set(row["ratios"]) == {f"{side}/peer" for side in others}
         for side in others:
