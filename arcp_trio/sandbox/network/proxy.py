@@ -20,7 +20,6 @@ HEAD_BYTES: Final = 64 * 1024
 IDLE_SECONDS: Final = 600.0
 """How long nothing may be sent on a connection in either direction."""
 _READ_BYTES: Final = 64 * 1024
-_SECONDS_TO_CLOSE: Final = 5.0
 _MOST_WORDS: Final = 500
 
 _OF_ONE_CONNECTION: Final = frozenset(
@@ -114,6 +113,7 @@ class Proxy:
             rest, _ = self._client.trailing_data
             await server.send_all(rest)
             async with trio.open_nursery() as nursery:
+                nursery.cancel_scope.deadline = trio.current_time() + IDLE_SECONDS
                 nursery.start_soon(_pass_on, self._stream, server, nursery.cancel_scope)
                 nursery.start_soon(_pass_on, server, self._stream, nursery.cancel_scope)
 
@@ -237,14 +237,14 @@ async def _send(connection: h11.Connection, stream: trio.SocketStream, *events: 
 async def _pass_on(
     source: trio.SocketStream, target: trio.SocketStream, both: trio.CancelScope
 ) -> None:
-    """Pass bytes on to their end; nothing more in either direction if that is not possible."""
+    """Pass bytes on to their end; nothing more in either direction if that is not possible.
+
+    Each piece puts off the deadline of both directions, as in a long answer one of them is silent.
+    """
     try:
-        while True:
-            with trio.fail_after(IDLE_SECONDS):
-                data = await source.receive_some(_READ_BYTES)
-                if not data:
-                    await target.send_eof()
-                    return
-                await target.send_all(data)
-    except (*GONE, trio.TooSlowError):
+        while data := await source.receive_some(_READ_BYTES):
+            both.deadline = trio.current_time() + IDLE_SECONDS
+            await target.send_all(data)
+        await target.send_eof()
+    except GONE:
         both.cancel(reason="one side is gone")
