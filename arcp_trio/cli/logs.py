@@ -12,8 +12,13 @@ from typing import Final, TextIO
 
 from arcp_trio.log_lines import JsonFormatter, TextFormatter
 
-_NOISY: Final = ("trio-websocket", "wsproto", "h11")
-"""Libraries whose info messages matter only to those who debug them."""
+_NOISY: Final = {
+    "trio-websocket": logging.WARNING,
+    "wsproto": logging.WARNING,
+    "h11": logging.WARNING,
+    "psycopg": logging.ERROR,  # it warns of what it raises, too
+}
+"""Libraries, and the level below which their messages matter only to those who debug them."""
 
 _GREETED: Final = frozenset({"runtime started", "accepting connections"})
 """What `serve` says on a terminal in its own words."""
@@ -32,8 +37,8 @@ def set_up(
         handler.addFilter(lambda record: record.getMessage() not in _GREETED)
     logging.basicConfig(handlers=[handler], level=level.upper())
     if level in ("info", "warning"):
-        for name in _NOISY:
-            logging.getLogger(name).setLevel(logging.WARNING)
+        for name, least in _NOISY.items():
+            logging.getLogger(name).setLevel(least)
 
 
 def name_node(name: str) -> None:

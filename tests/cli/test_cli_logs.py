@@ -156,6 +156,7 @@ text = "said \\u00e9\\u6f22\\U0001f600\\udc80"
 logging.getLogger("arcp_trio.x").info(text, extra={"job_id": "job_1"})
 logging.getLogger("trio-websocket").info("noise")
 logging.getLogger("trio-websocket").warning("news")
+logging.getLogger("psycopg").warning("noise")
 logging.getLogger("mine").debug("detail")
 """
 
@@ -183,8 +184,8 @@ def test_it_is_utf8_whatever_the_locale() -> None:
 
 
 def test_levels() -> None:
-    """Libraries are logged from warning on, except at debug; the package from the chosen level."""
+    """At debug all is logged, else libraries from warning on; psycopg raises what it warns of."""
     assert len(log_of("info", "text")) == 2
-    assert len(log_of("debug", "text")) == 4
+    assert len(log_of("debug", "text")) == 5
     assert [line.split()[-1] for line in log_of("warning", "text")] == ["news"]
     assert log_of("error", "text") == []
