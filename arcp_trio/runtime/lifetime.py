@@ -199,7 +199,7 @@ class Lifetime:
             return
         jobs.suspend_all()
         drain_ends = trio.current_time() + drain
-        if self.cluster is not None and self.cluster.members.others_up:
+        if self.cluster is not None and await self.cluster.members.others_up():
             await leave_to_others(core, sessions, self.attendance, self.cluster.drain)
         with trio.move_on_at(drain_ends):
             await jobs.none_left(but_suspended=True)

@@ -142,3 +142,20 @@ async def other_known(node: NodeHere) -> None:
     """Wait until a node has seen another one, so that it can leave anything to it."""
     while scrape(node.runtime)("nodes", state="up") < 2:  # noqa: ASYNC110 - a beat tells nobody
         await trio.sleep(0.05)
+
+
+async def test_a_node_that_has_just_joined_takes_clients(database: str) -> None:
+    """A node that ends before it has seen the newer one by its beats sends its clients there."""
+    rare = attrs.evolve(QUICK, node_seconds=600)
+    await trio.to_thread.run_sync(make_schema, database, None)
+    recorder = WireRecorder()
+    first, a = runtime_over(database, "a", limits=rare)
+    second, b = runtime_over(database, "b", limits=rare)
+    with trio.fail_after(60):
+        async with first, clients_of(first, a, recorder) as leaver:
+            client = await leaver.welcomed()
+            async with second, clients_of(second, b, recorder) as other:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(leaver.runtime.shutdown)
+                    assert await closed(client) == 1012
+                await other.welcomed(resume=client.resume_from())

@@ -12,12 +12,12 @@ from arcp_trio.runtime.clock import StoreClock
 from arcp_trio.runtime.cluster.judging import NodeJudge
 from arcp_trio.runtime.restart import settle
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.store.errors import Fenced
+from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.store.nodes import NodeState
 from arcp_trio.store.outage import Outage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from arcp_trio.runtime.cluster.waiting import WaitingJobs
     from arcp_trio.runtime.core import Core
@@ -33,6 +33,9 @@ BEATS: Final = 5
 
 RETRY_SECONDS: Final = 1.0
 """Pause between two tries to adopt a node."""
+
+ASK_SECONDS: Final = 1.0
+"""How long a node that is about to end waits for the database to say which others there are."""
 
 CLOCK_SECONDS: Final = 1.0
 """How far the clock of a node may be off that of the database."""
@@ -61,12 +64,19 @@ class Members:
 
     # -- what is known of the others
 
-    @property
-    def others_up(self) -> bool:
-        """Whether another node takes sessions and jobs, as far as is known."""
-        if self._newest is None or self._cut_off:
-            return False
-        rows = self._newest.nodes
+    async def others_up(self) -> bool:
+        """Ask whether another node takes sessions and jobs: the last beat knows of no newer ones.
+
+        Without an answer, what that beat has seen counts, if it went through.
+        """
+        rows: Sequence[NodeRow] = ()
+        if self._newest is not None and not self._cut_off:
+            rows = self._newest.nodes
+        with trio.move_on_after(ASK_SECONDS):
+            try:
+                rows = await self._nodes.nodes()
+            except (StoreError, Fenced) as error:
+                log.warning("other nodes not asked for", extra={"error": str(error)})
         return any(row.state == NodeState.UP and row.node != self._nodes.node for row in rows)
 
     def trouble(self) -> str | None:
