@@ -82,7 +82,15 @@ def _as_json(info: JobInfo) -> JsonObject:
         "spent": _amounts(info.spent),
         "waiting": list(map(_question, info.waiting)),
         "last_event": info.last_event,
+        "progress": _progress(info),
     }
+
+
+def _progress(info: JobInfo) -> JsonObject | None:
+    if info.progress is None:
+        return None
+    current, total = info.progress
+    return {"current": current, "total": total}
 
 
 def _question(question: Question) -> JsonObject:
