@@ -43,7 +43,8 @@ async def _write(client: Client, options: JobsOptions, out: Output) -> None:
         else:
             shown.append(info)
     if not listed:
-        await stderr().write("there are no such jobs\n")
+        such = "such " if options.status or options.agent or options.waiting else ""
+        await stderr().write(f"there are no {such}jobs\n")
     elif not options.json:
         await write_list(_rows(shown, options, out), out)
 
