@@ -6,7 +6,7 @@ import itertools
 import logging
 import signal
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 Way: TypeAlias = Callable[[Stage, Node, str], AbstractAsyncContextManager[None]]
 """Has a client lose its connection to a node; when its block begins, it may connect again."""
+
+NODE_SECONDS: Final = 20
+"""No node is to be taken for dead here."""
 
 _HOME: Final = (
     "SELECT name FROM arcp.session LEFT JOIN arcp.node USING (node) WHERE session_id = %s"
@@ -147,17 +150,15 @@ async def restore(node: Node) -> None:
         node.serves = True
 
 
-async def go_through(database: str, folder: Path, cases: Iterable[Case], seconds: float) -> int:
+async def go_through(stage: Stage, cases: Iterable[Case]) -> int:
     """Have a session move for each case, until it takes fewer messages; return for how many."""
-    number = 0
-    async with staged(database, folder, node_seconds=20, seconds=seconds) as stage:
-        client = await stage.client()
-        for case in cases:
-            with trio.fail_after(100):
-                if not await move(stage, client, case):
-                    break
-            number += 1
-        assert client.lost_sessions == 0
+    client, number = await stage.client(), 0
+    for case in cases:
+        with trio.fail_after(100):
+            if not await move(stage, client, case):
+                break
+        number += 1
+    assert client.lost_sessions == 0
     return number
 
 
@@ -169,7 +170,8 @@ async def test_some_moves_that_are_cut_short(database: str, tmp_path: Path) -> N
         Case(released, 3, cut_off, of_home=True),
         Case(stolen, 4, stopped),
     ]
-    assert await go_through(database, tmp_path, cases, seconds=110) == len(cases)
+    async with staged(database, tmp_path, node_seconds=NODE_SECONDS) as stage:
+        assert await go_through(stage, cases) == len(cases)
 
 
 @pytest.mark.soak
@@ -182,16 +184,21 @@ async def test_a_move_that_is_cut_short_at_each_message(
 ) -> None:
     """The same at each message of a move, for all faults side by side: most of it is waiting."""
     reached: dict[str, int] = {}
+    starting = trio.Lock()
 
     async def at_each(fault: Fault) -> None:
         folder = tmp_path / fault.__name__
         folder.mkdir()
         cases = (Case(way, at, fault, of_home) for at in itertools.count(1))
-        with fresh_database() as database:
-            reached[fault.__name__] = await go_through(database, folder, cases, seconds=3_000)
+        async with AsyncExitStack() as stack:
+            async with starting:  # many nodes that start at once take long
+                database = stack.enter_context(fresh_database())
+                running = staged(database, folder, node_seconds=NODE_SECONDS, seconds=3_000)
+                stage = await stack.enter_async_context(running)
+            reached[fault.__name__] = await go_through(stage, cases)
+            log.info("%s: %s, %d messages", way.__name__, fault.__name__, reached[fault.__name__])
 
     async with trio.open_nursery() as nursery:
         for fault in FAULTS:
             nursery.start_soon(at_each, fault)
-    log.info("messages until the end of a move: %s", reached)
     assert min(reached.values()) > 5, reached
