@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import signal
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -18,15 +17,20 @@ import trio
 
 from arcp_trio.runtime.tasks import first_of
 from tests.cluster.client import Client
-from tests.cluster.hindering import FAULTS, Fault, cut_off, killed, late, stopped, unheard
+from tests.cluster.hindering import (
+    Fault,
+    cut_off,
+    killed,
+    late,
+    stopped,
+    unheard,
+    with_each_fault,
+)
 from tests.cluster.line import Trap
 from tests.cluster.nodes import Node
 from tests.cluster.stage import Stage, staged
-from tests.postgres import fresh_database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
-
-log = logging.getLogger(__name__)
 
 Way: TypeAlias = Callable[[Stage, Node, str], AbstractAsyncContextManager[None]]
 """Has a client lose its connection to a node; when its block begins, it may connect again."""
@@ -183,22 +187,10 @@ async def test_a_move_that_is_cut_short_at_each_message(
     way: Way, *, of_home: bool, tmp_path: Path
 ) -> None:
     """The same at each message of a move, for all faults side by side: most of it is waiting."""
-    reached: dict[str, int] = {}
-    starting = trio.Lock()
 
-    async def at_each(fault: Fault) -> None:
-        folder = tmp_path / fault.__name__
-        folder.mkdir()
+    async def at_each(stage: Stage, fault: Fault) -> int:
         cases = (Case(way, at, fault, of_home) for at in itertools.count(1))
-        async with AsyncExitStack() as stack:
-            async with starting:  # many nodes that start at once take long
-                database = stack.enter_context(fresh_database())
-                running = staged(database, folder, node_seconds=NODE_SECONDS, seconds=3_000)
-                stage = await stack.enter_async_context(running)
-            reached[fault.__name__] = await go_through(stage, cases)
-            log.info("%s: %s, %d messages", way.__name__, fault.__name__, reached[fault.__name__])
+        return await go_through(stage, cases)
 
-    async with trio.open_nursery() as nursery:
-        for fault in FAULTS:
-            nursery.start_soon(at_each, fault)
-    assert min(reached.values()) > 5, reached
+    done = await with_each_fault(tmp_path, at_each, NODE_SECONDS)
+    assert min(done.values()) > 5, done
