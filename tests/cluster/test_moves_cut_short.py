@@ -116,7 +116,7 @@ async def move(stage: Stage, client: Client, case: Case) -> bool:
     home = next(n for n in stage.cluster.nodes if n.name == home_of(database, session_id))
     taker = stage.others(home)[case.at % 2]
     failing, mark = (home, b"release") if case.of_home else (taker, session_id.encode())
-    trap = failing.line.trap = Trap(mark, case.at, partial(case.fault, failing))
+    trap = failing.line.trap = Trap(mark, case.at, partial(case.fault, failing), steps=True)
     resumed = partial(resumed_since, client, client.resumes)
     async with case.way(stage, home, session_id):
         with stage.cluster.balancer.only([taker.port]):

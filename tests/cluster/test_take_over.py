@@ -46,7 +46,7 @@ async def _hinder(stage: Stage, at: int, fault: Fault) -> bool:
                 trap.sprung.set()  # one of them is enough
             await fault(other, flow)
 
-        other.line.trap = Trap(MARK, at, do)
+        other.line.trap = Trap(MARK, at, do, steps=True)
         traps.append(other.line.trap)
     await node.kill()
     for job in jobs:
