@@ -9,13 +9,14 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 RELATIVE_LINK = re.compile(r"\[([^]]+)\]\((?![a-z]+:|#)([^)]+)\)")
+PICTURE = re.compile(r"^!\[[^]]*\]\([^)]+\)\n\n", re.MULTILINE)
 
 
 def page(readme: str, files: str) -> str:
     """Return the readme for readers who do not have the files beside it.
 
     With the address of the files, its links lead there. Without one, they are text that names the
-    file, which is in the source distribution.
+    file, which is in the source distribution. Pictures are left out.
     """
 
     def link(found: re.Match[str]) -> str:
@@ -24,7 +25,7 @@ def page(readme: str, files: str) -> str:
             return f"[{text}]({files}/{path})"
         return text if text == path else f"{text} ({path})"
 
-    return RELATIVE_LINK.sub(link, readme)
+    return RELATIVE_LINK.sub(link, PICTURE.sub("", readme))
 
 
 def urls(files: str) -> dict[str, str]:

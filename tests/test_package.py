@@ -68,6 +68,7 @@ def test_the_page_has_no_link_that_leads_nowhere(tmp_path: Path) -> None:
     found = metadata(copied(tmp_path))
     assert all(link.startswith(("https://", "#")) for link in links(found))
     assert "docs/operating.md" in str(found.get_payload())
+    assert "![" not in str(found.get_payload())
     assert found.get_all("Project-URL") is None
 
 

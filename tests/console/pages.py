@@ -83,7 +83,9 @@ def console(
 ) -> Iterator[Console]:
     """Open a page of the runtime at `url` in a browser of its own, and check it at the end."""
     origin = url.replace("ws://", "http://").removesuffix("/arcp")
-    context = browser.new_context(viewport={"width": width, "height": height})
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, locale="en-GB", timezone_id="UTC"
+    )
     context.set_default_timeout(WAIT_MS)
     shown = Console(context.new_page(), origin)
     watch(shown)

@@ -95,7 +95,7 @@ def test_a_job_with_its_timeline(browser: Browser, commands: Commands) -> None:
         seqs = shown.articles().evaluate_all("all => all.map(each => Number(each.dataset.seq))")
         assert seqs == sorted(set(seqs))
         assert shown.heading() == job_id
-        expect(page.get_by_text("call shop.*; spend USD:1.00")).to_be_visible()
+        expect(page.get_by_text("may call shop.*, may spend 0.00 of 1.00 USD")).to_be_visible()
         expect(page.get_by_text("1.05 of 1.00 USD").first).to_be_visible()
         expect(page.get_by_role("img", name=re.compile("Cost over time: 1.05 of"))).to_be_visible()
         page.get_by_role("searchbox", name="Find").fill("apples")
