@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 import attrs
 import trio
@@ -15,6 +16,9 @@ from arcp_trio.wire.payloads import read
 from arcp_trio.wire.questions import QuestionBody
 
 log = logging.getLogger(__name__)
+
+MOST_OPEN: Final = 1_000
+"""Open questions of one job, at most: past it the oldest counts as over."""
 
 
 @attrs.define(eq=False)
@@ -53,6 +57,8 @@ class AskedQuestions:
         self._count += 1
         question = AskedQuestion(self._job_id, self._count, asked)
         self.open[asked.question_id] = question
+        if len(self.open) > MOST_OPEN:
+            self.open.pop(next(iter(self.open))).over.set()
         self._tell(question)
         self._changed.unpark_all()
 

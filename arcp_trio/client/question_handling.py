@@ -26,7 +26,7 @@ class QuestionHandling:
         self._unread = unread
         self._handler: QuestionHandler | None = None
         self._has_handler = trio.Event()
-        # Not bounded: a runtime bounds what its jobs ask at once.
+        # Bounded by `AskedQuestions` for each job, and jobs are bounded, too.
         self._send, self._asked = trio.open_memory_channel[AskedQuestion](math.inf)
 
     def handle_with(self, handler: QuestionHandler, asked: Iterable[AskedQuestion]) -> None:

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import trio
 
@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MOST_HELD: Final = 16
+"""Calls of `human.ask` that are kept back, at most: the question of each follows it soon."""
+MOST_KNOWN: Final = 1_000
+"""Questions and approvals of which it is known that the other job has asked them, at most."""
+
 _Events: TypeAlias = list[tuple[str, JsonObject]]
+_T = TypeVar("_T")
 
 
 class ForwardedQuestions:
@@ -32,7 +38,7 @@ class ForwardedQuestions:
         self._job = job
         self._calls: dict[str, JsonObject] = {}
         """Bodies of calls of `human.ask` of which it is not known whether people are asked."""
-        self._asked: set[str] = set()
+        self._asked: dict[str, None] = {}
         self._announced: defaultdict[str, trio.Event] = defaultdict(trio.Event)
         """Set once the call that waits for an approval is told, by its id."""
         self._decided_by: dict[str, str] = {}
@@ -63,7 +69,7 @@ class ForwardedQuestions:
     async def _ask_approval(self, question: Question) -> None:
         call_id, capability = question.question_id, question.capability or ""
         await self._announced[call_id].wait()
-        del self._announced[call_id]
+        self._announced.pop(call_id, None)
         try:
             told = await self._decision(question, capability)
         except PermissionDenied as refusal:
@@ -92,25 +98,32 @@ class ForwardedQuestions:
         call_id = str(body.get("call_id"))
         if kind == "tool_call" and body.get("tool") == HUMAN_ASK:
             self._calls[call_id] = body
-            return []
+            return [(kind, each) for each in _oldest_beyond(MOST_HELD, self._calls)]
         if kind == "status" and body.get("phase") == APPROVAL:
             return []  # the job tells of it, if it has to ask
         if kind == QUESTION and body.get("kind") == APPROVAL:
             self._announced[str(body.get("question_id"))].set()
+            _oldest_beyond(MOST_KNOWN, self._announced)
             return []
         if kind == QUESTION:
             question_id = str(body.get("question_id"))
             self._calls.pop(question_id, None)
-            self._asked.add(question_id)
+            self._asked[question_id] = None
+            _oldest_beyond(MOST_KNOWN, self._asked)
             return []
         if kind == "tool_result" and call_id in self._asked:
-            self._asked.discard(call_id)
+            del self._asked[call_id]
             return []
         if kind == "tool_result" and call_id in self._decided_by:
             return [(kind, _by(body, self._decided_by.pop(call_id)))]
         if kind == "tool_result" and call_id in self._calls:  # the call was refused
             return [("tool_call", self._calls.pop(call_id)), (kind, body)]
         return [(kind, body)]
+
+
+def _oldest_beyond(most: int, known: dict[str, _T]) -> list[_T]:
+    """Remove and return the oldest values beyond a number: a program may tell of any number."""
+    return [known.pop(next(iter(known))) for _ in range(len(known) - most)]
 
 
 def _by(body: JsonObject, principal: str) -> JsonObject:

@@ -51,9 +51,10 @@ class Commands(ABC):
 
     @abstractmethod
     async def submitters(self, job_id: str) -> frozenset[str]:
-        """Return the sessions that may cancel a job: that submitted it, exist and are not closed.
+        """Return the sessions that may cancel a job: that exist and submitted it.
 
-        A job that was delegated has those of the job above it, too.
+        Those that were closed since then are left out. A job that was delegated has the sessions of
+        the job above it, too.
         """
 
 

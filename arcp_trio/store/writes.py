@@ -277,7 +277,10 @@ class ReleaseSession(msgspec.Struct, eq=False):
 
 
 class CloseSession(msgspec.Struct, eq=False):
-    """A client has closed its session: any session of its principal may cancel its jobs (§6.7)."""
+    """A client has closed its session: any session of its principal may cancel its jobs (§6.7).
+
+    Jobs that it submits after it was resumed are its own again.
+    """
 
     session_id: str
 

@@ -6,9 +6,11 @@ import gc
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
-from arcp_trio import ConnectionFailed, connect
+from arcp_trio import ConnectionFailed, Question, connect
+from arcp_trio.client.asked_questions import MOST_OPEN
 from arcp_trio.client.dialing import FIRST_FRAME_BYTES
 from arcp_trio.client.handshake import MAX_WELCOME_VALUES
 from arcp_trio.client.job_stream import JobStream
@@ -89,3 +91,37 @@ async def test_events_of_delegated_jobs_are_still_handed_on(autojump_clock: Mock
         job = await client.submit("echo")
         assert await job.result() == "done"
     assert seen == ["child"]
+
+
+async def test_questions_that_are_never_over_are_bounded(autojump_clock: MockClock) -> None:
+    """However many questions a job has, the handler is at work for the newest thousand."""
+    at_work = 0
+
+    async def script(wire: Wire) -> None:
+        await wire.welcome(capabilities={"features": ["x-vendor.arcp-trio.questions"]})
+        await wire.accept("mine")
+        for n in range(JOBS):
+            body = {"question_id": f"q{n}", "prompt": "?"}
+            await wire.event(n + 1, "mine", "x-vendor.arcp-trio.question", body)
+        await wire.receive("job.cancel")
+        await wire.result(JOBS + 1, "mine", "done")
+        await wire.end()
+
+    async with scripted(script) as runtime, connect(runtime.open, token=TOKEN) as client:
+
+        @client.on_question
+        async def answer(_: Question) -> None:
+            nonlocal at_work
+            at_work += 1
+            try:
+                await trio.sleep_forever()
+            finally:
+                at_work -= 1
+
+        job = await client.submit("echo")
+        async for event in job.events():
+            if event.seq == JOBS:
+                await trio.testing.wait_all_tasks_blocked()
+                assert at_work <= MOST_OPEN
+                with trio.move_on_after(1):
+                    await job.cancel()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
-from arcp_trio import JobCancelled, Json, Question
+from arcp_trio import JobCancelled, JobContext, Json, Question
+from arcp_trio.proxies.questions import MOST_HELD, ForwardedQuestions
 from tests.proxies.runtimes import connected, events_of
 
 MAY_ASK = {"tool.call": ["human.ask"]}
@@ -95,3 +98,11 @@ async def test_approvals_of_a_program() -> None:
     assert results[0]["result"] == {**decided, "bytes": 1}
     assert results[1]["error"]["details"] == {**decided, "decision": "deny"}
     assert results[3]["result"]["decision"] == "allow"
+
+
+def test_calls_without_questions_are_told() -> None:
+    """A program that calls `human.ask` again and again, and asks nothing, is kept in bounds."""
+    questions = ForwardedQuestions(cast("JobContext", None))
+    calls = [{"call_id": str(n), "tool": "human.ask"} for n in range(100)]
+    told = [each for call in calls for each in questions.instead_of("tool_call", {**call})]
+    assert told == [("tool_call", call) for call in calls[:-MOST_HELD]]

@@ -54,17 +54,13 @@ _ANSWERS: Final = "SELECT number, answer FROM command WHERE asker = %s AND answe
 
 _SUBMITTERS: Final = """
     WITH RECURSIVE above AS (
-        SELECT jid, parent_jid, session_id FROM job WHERE job_id = %s
+        SELECT jid, parent_jid FROM job WHERE job_id = %s
         UNION ALL
-        SELECT job.jid, job.parent_jid, job.session_id FROM job JOIN above
-            ON job.jid = above.parent_jid
+        SELECT job.jid, job.parent_jid FROM job JOIN above ON job.jid = above.parent_jid
     )
-    SELECT session_id FROM session
-    WHERE NOT closed AND (node IS NOT NULL OR parked_until IS NULL OR parked_until > now())
-        AND session_id IN (
-            SELECT session_id FROM above
-            UNION SELECT submitter.session_id FROM submitter JOIN above USING (jid)
-        )"""
+    SELECT session_id FROM above JOIN submitter USING (jid) JOIN session USING (session_id)
+    WHERE submitter.closes = session.closes
+        AND (node IS NOT NULL OR parked_until IS NULL OR parked_until > now())"""
 
 
 def open_commands(db: Database, me: int, known: Collection[int]) -> list[OpenCommand]:

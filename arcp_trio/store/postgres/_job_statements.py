@@ -49,7 +49,8 @@ ACCEPT: Final = """
 
 # The session that has submitted a job is yet to be told that it was accepted.
 SUBMITTERS: Final = """
-    INSERT INTO submitter (jid, session_id, told) SELECT j.jid, c.session_id, c.told
+    INSERT INTO submitter (jid, session_id, told, closes)
+    SELECT j.jid, c.session_id, c.told, coalesce(s.closes, 0)
     FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::boolean[]) AS c (job_id, session_id, told)
     JOIN job AS j ON j.job_id = c.job_id
     LEFT JOIN session AS s ON s.session_id = c.session_id

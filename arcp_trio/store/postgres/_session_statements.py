@@ -24,7 +24,7 @@ CHANGE: Final = """
             rows = coalesce(nullif(c.rows, -1), s.rows),
             floor = coalesce(nullif(c.floor, -1), s.floor),
             log_bytes = coalesce(nullif(c.log_bytes, -1), s.log_bytes),
-            acked = s.acked OR c.acked, closed = s.closed OR c.closed
+            acked = s.acked OR c.acked, closes = s.closes + c.closed::int
         FROM unnest(%(0)b::text[], %(1)b::bigint[], %(2)b::bigint[], %(3)b::bigint[],
             %(4)b::bigint[], %(5)b::boolean[], %(6)b::boolean[])
             AS c (session_id, top, rows, floor, log_bytes, acked, closed)
@@ -77,9 +77,11 @@ TOLD: Final = """
     WHERE s.session_id = c.session_id AND s.node = %(me)b AND j.job_id = c.job_id
         AND t.jid = j.jid AND t.session_id = c.session_id AND NOT t.told"""
 
+# A session that its client has closed in the same group has submitted the job before that.
 ADD_SUBMITTER: Final = """
-    INSERT INTO submitter (jid, session_id, told) SELECT j.jid, c.session_id, true
-    FROM unnest(%(0)b::text[], %(1)b::text[]) AS c (session_id, job_id)
+    INSERT INTO submitter (jid, session_id, told, closes)
+    SELECT j.jid, c.session_id, true, coalesce(s.closes, 0) - c.closed::int
+    FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::boolean[]) AS c (session_id, job_id, closed)
     JOIN job AS j ON j.job_id = c.job_id
     LEFT JOIN session AS s ON s.session_id = c.session_id
     WHERE s.sid IS NULL OR s.node = %(me)b

@@ -60,8 +60,8 @@ _NODES: Final = (
     "CREATE UNIQUE INDEX command_of_asker ON command (asker, number)",
 )
 
-# - session: parked if `node` is NULL. `moves` is how often a node has taken it. One that is
-#   `closed` comes back no more; its jobs go on.
+# - session: parked if `node` is NULL. `moves` is how often a node has taken it, and `closes` is how
+#   often its client has closed it.
 # - watch, token: they go with their session. A job's acceptance begins watches for the sessions
 #   that watch its parent, wherever these are.
 # - log: which numbers of a session went to which entries, packed, a batch in each row.
@@ -77,7 +77,7 @@ _SESSIONS: Final = (
         rows bigint NOT NULL,
         acked boolean NOT NULL,
         log_bytes bigint NOT NULL,
-        closed boolean NOT NULL DEFAULT false,
+        closes bigint NOT NULL DEFAULT 0,
         moves bigint NOT NULL DEFAULT 0,
         node bigint,
         parked_until timestamptz
@@ -115,7 +115,8 @@ _SESSIONS: Final = (
 #   `kept_by` is the parent that may be called again and ask for the job, whose retention begins
 #   when it becomes NULL.
 # - submitter: `told` once the log of the session has the acceptance. A session that was lost before
-#   that is told when it comes back.
+#   that is told when it comes back. `closes` are those of the session before it submitted the job:
+#   if it was closed since, the job is no longer its own.
 # - last_number: the last number that a job's first session gave to its entries. It is kept here
 #   from the end of the session's watch on; before that, the watch has it.
 # - journal: a job's entries, packed, a batch in each row.
@@ -172,6 +173,7 @@ _JOBS: Final = (
         jid bigint NOT NULL,
         session_id text NOT NULL,
         told boolean NOT NULL,
+        closes bigint NOT NULL,
         PRIMARY KEY (jid, session_id)
     )""",
     "CREATE INDEX submitter_untold ON submitter (session_id) WHERE NOT told",

@@ -229,7 +229,8 @@ class SessionWrites:
                 for place, digest in enumerate(digests)
             ],
         )
-        yield ADD_SUBMITTER, list(self._submitters)
+        closed = {session_id for session_id, change in self._changes.items() if change.closed}
+        yield ADD_SUBMITTER, [(*names, names[0] in closed) for names in self._submitters]
         yield TOLD, list(self._told)
         yield UNWATCH, list(self._ended)
         yield WASTE, list(self._floors.items())
