@@ -218,7 +218,8 @@ COMMANDS: Final = (
         notes=_LISTING_NOTES.format(
             '"job_id", "agent", "status", "created_at", "lease", "parent_job_id", "principal",'
             ' "node",\n"started_at", "finished_at", "error" ("code" and "message"), "budget",'
-            ' "spent", "waiting" and\n"last_event"; what the runtime does not tell is null'
+            ' "spent", "waiting",\n"last_event" and "progress" ("current" and "total"); what the'
+            " runtime does not tell is null"
         ),
         declared=client.JobsOptions,
     ),

@@ -11,7 +11,7 @@ import attrs
 
 from arcp_trio.client.questions import Question
 from arcp_trio.wire.json import Json
-from arcp_trio.wire.messages import JobBrief, JobEntry, JobListing
+from arcp_trio.wire.messages import JobBrief, JobEntry, JobListing, ProgressBrief
 
 if TYPE_CHECKING:
     from arcp_trio.client.session import ClientSession
@@ -49,6 +49,8 @@ class JobInfo:
     """The questions that wait for an answer."""
     last_event: str | None = None
     """Its last event in words, in one line."""
+    progress: tuple[float, float | None] | None = None
+    """How far it is while it runs: what is done, and the total if there is one."""
     node: str | None = None
     """The node at which it runs, if the runtime is several."""
 
@@ -75,9 +77,15 @@ def _job_info(session: ClientSession, entry: JobEntry) -> JobInfo:
         budget=_amounts(brief.budget),
         spent=_amounts(brief.spent),
         last_event=brief.last_event,
+        progress=None if brief.progress is None else _far(brief.progress),
         node=brief.node,
         waiting=[Question(session, entry.job_id, body) for body in asked],
     )
+
+
+def _far(progress: ProgressBrief) -> tuple[float, float | None]:
+    total = progress.total
+    return float(progress.current), None if total is None else float(total)
 
 
 def _amounts(amounts: Mapping[str, str] | None) -> Mapping[str, Decimal] | None:

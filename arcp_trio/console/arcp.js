@@ -1,63 +1,14 @@
 /**
- * A client of ARCP 1.1 for browsers, as one module without dependencies.
- *
- *     import { connect } from './arcp.js';
- *
- *     const client = await connect('ws://127.0.0.1:7777/arcp', { token });
- *     const job = await client.submit('countdown', { n: 3 });
- *     for await (const event of job) console.log(event.kind, event.body);
- *     console.log(await job.result);
- *
- * When the connection is lost, the client opens another one and resumes the session: no event is
- * missing, none comes twice, and calls that wait for their answers are repeated.
+ * A client of ARCP 1.1 for browsers, as one module without dependencies; docs/console.md shows how to use it.
+ * After a loss it connects again and resumes: no event is missing or comes twice, and calls that wait are repeated.
  */
 
-/** @typedef {null | boolean | number | string | any[] | { [name: string]: any }} Json */
-/** @typedef {{ [name: string]: any }} Fields */
-/**
- * An event of a job (§8). `seq` is its number in this session.
- * @typedef {{ jobId: string, seq: number, kind: string, body: any, ts: string | undefined }} JobEvent
- */
-/** @typedef {'connecting' | 'live' | 'reconnecting' | 'closed'} State */
-/**
- * @typedef {object} Options
- * @property {string} token the bearer token that authenticates the client
- * @property {string} [name] what the client calls itself
- * @property {(event: JobEvent | JobEnd) => void} [onevent] gets the events and ends of all jobs, one
- *   after the other, in order; jobs are not iterated then
- * @property {(state: State, retryAt: number | null) => void} [onstate] is told when the connection is
- *   lost, and when the session goes on; `retryAt` is the time of the next attempt, as of `Date.now()`
- * @property {new (url: string) => WebSocket} [WebSocket] another implementation than the global one
- */
-/**
- * @typedef {object} SubmitOptions
- * @property {{ [capability: string]: string[] }} [lease] what the job may do
- * @property {{ [currency: string]: string }} [budget] what it may spend
- * @property {string} [expiresAt] when the lease ends, in RFC 3339, in UTC
- * @property {string} [idempotencyKey] submitting again under the same key gives the same job
- * @property {number} [maxRuntime] seconds after which the job ends, timed out
- */
-/**
- * The end of a job. `error` is absent if it has succeeded.
- * @typedef {{ jobId: string, seq: number, kind: 'end', status: string, result?: any,
- *   error?: ArcpError, ts: string | undefined }} JobEnd
- */
+/** @import { Fields, JobEnd, JobEvent, Json, Options, State, SubmitOptions } from './arcp-types.d.ts' */
 
-const FEATURES = [
-	'heartbeat',
-	'ack',
-	'list_jobs',
-	'subscribe',
-	'lease_expires_at',
-	'cost.budget',
-	'model.use',
-	'progress',
-	'result_chunk',
-	'agent_versions',
-	'x-vendor.arcp-trio.stop',
-	'x-vendor.arcp-trio.questions',
-	'x-vendor.arcp-trio.tokens',
-];
+const FEATURES = (
+	'heartbeat ack list_jobs subscribe lease_expires_at cost.budget model.use progress result_chunk agent_versions ' +
+	'x-vendor.arcp-trio.stop x-vendor.arcp-trio.questions x-vendor.arcp-trio.tokens'
+).split(' ');
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 10_000;
 const OPENING_MS = 15_000;
@@ -83,12 +34,7 @@ export class ArcpError extends Error {
 	}
 }
 
-/**
- * Open a session; the promise is rejected with an `ArcpError` if the runtime refuses it.
- * @param {string} url such as `ws://127.0.0.1:7777/arcp`
- * @param {Options} options
- * @returns {Promise<Client>}
- */
+/** Open a session, or throw the `ArcpError` with which the runtime refuses it. @param {string} url @param {Options} options */
 export async function connect(url, options) {
 	const client = new Client(url, options);
 	await client.opened;
@@ -99,27 +45,23 @@ export async function connect(url, options) {
 export class Client {
 	/** @type {Options} */
 	#options;
-	/** @type {{ resolve: () => void, reject: (error: Error) => void } | undefined} */
-	#opened;
-	/** @type {((why: Error | null) => void) | undefined} */
-	#closed;
+	#opened = deferred();
+	#closed = deferred();
 	/** @type {WebSocket | null} */
 	#socket = null;
 	/** @type {string | null} */
 	#resumeToken = null;
-	/** By the ids under which each was sent. @type {Map<string, Call>} */
+	/** Calls, by the ids under which each was sent; and those without an answer. */
 	#calls = new Map();
-	/** @type {Set<Call>} */
 	#waiting = new Set();
-	/** @type {Map<string, Job>} */
 	#jobs = new Map();
+	/** What is followed no longer, as far as the runtime is not known to have heard it. */
+	#left = new Set();
 	#pause = FIRST_PAUSE_MS;
 	#lostAt = Date.now();
 	#heardAt = Date.now();
-	#acked = 0;
 	#ackDue = false;
 	#gaps = 0;
-	/** @type {Set<ReturnType<typeof setTimeout>>} */
 	#timers = new Set();
 
 	/** @param {string} url @param {Options} options */
@@ -133,18 +75,14 @@ export class Client {
 		this.sessionId = null;
 		/** The number of the last event that was handed on. */
 		this.lastSeq = 0;
+		/** How long the runtime took for its last answer, in milliseconds. @type {number | null} */
+		this.lag = null;
 		/** What the runtime said in its welcome. @type {Fields} */
 		this.welcome = {};
 		/** Fulfilled once the session is open. @type {Promise<void>} */
-		this.opened = new Promise((resolve, reject) => {
-			this.#opened = { resolve, reject };
-		});
-		this.opened.catch(() => {});
-		/** Fulfilled at the end: with the reason if the session is lost, with null if it was closed.
-		 * @type {Promise<Error | null>} */
-		this.closed = new Promise((resolve) => {
-			this.#closed = resolve;
-		});
+		this.opened = this.#opened.promise;
+		/** Fulfilled at the end: with the reason if the session is lost, else with null. @type {Promise<Error | null>} */
+		this.closed = this.#closed.promise;
 		this.#options = options;
 		this.#open();
 	}
@@ -167,28 +105,27 @@ export class Client {
 	// -- calls
 
 	/**
-	 * Submit a job (§7.1). It is repeated under its key after a loss, so that it starts one job.
-	 * @param {string} agent `name` or `name@version`
-	 * @param {Json} [input]
-	 * @param {SubmitOptions} [options]
-	 * @returns {Promise<Job>}
+	 * Submit a job (§7.1) to `name` or `name@version`. After a loss it is repeated under its key, and so starts one job.
+	 * @param {string} agent @param {Json} [input] @param {SubmitOptions} [options] @returns {Promise<Job>}
 	 */
 	async submit(agent, input = null, options = {}) {
-		/** @type {Fields} */
-		const payload = { agent, input, idempotency_key: options.idempotencyKey ?? newId('key_') };
-		const budget = Object.entries(options.budget ?? {}).map(([name, most]) => `${name}:${most}`);
-		const lease = { ...options.lease, ...(budget.length ? { 'cost.budget': budget } : {}) };
-		if (Object.keys(lease).length) payload.lease_request = lease;
-		if (options.expiresAt) payload.lease_constraints = { expires_at: options.expiresAt };
-		if (options.maxRuntime) payload.max_runtime_sec = options.maxRuntime;
+		const { budget, expiresAt, idempotencyKey = newId('key_') } = options;
+		const amounts = Object.entries(budget ?? {}).map(([name, most]) => `${name}:${most}`);
+		const lease = amounts.length ? { ...options.lease, 'cost.budget': amounts } : options.lease;
+		const payload = {
+			agent,
+			input,
+			idempotency_key: idempotencyKey,
+			lease_request: lease,
+			lease_constraints: expiresAt && { expires_at: expiresAt },
+			max_runtime_sec: options.maxRuntime,
+		};
 		return this.#call('job.submit', payload);
 	}
 
 	/**
 	 * Follow a job that was submitted elsewhere (§7.6), with what happened before if `history`.
-	 * @param {string} jobId
-	 * @param {{ history?: boolean }} [options]
-	 * @returns {Promise<Job>}
+	 * @param {string} jobId @param {{ history?: boolean }} [options] @returns {Promise<Job>}
 	 */
 	async subscribe(jobId, { history = false } = {}) {
 		return this.#call('job.subscribe', { job_id: jobId, history }, jobId);
@@ -197,6 +134,7 @@ export class Client {
 	/** Follow a job no longer. @param {string} jobId */
 	unsubscribe(jobId) {
 		this.#jobs.delete(jobId);
+		this.#left.add(jobId);
 		this.#send('job.unsubscribe', { job_id: jobId });
 	}
 
@@ -207,8 +145,7 @@ export class Client {
 	 * @returns {Promise<{ jobs: Fields[], cursor: string | null }>}
 	 */
 	async page(filter = {}, { cursor = null, limit } = {}) {
-		const payload = { filter, ...(cursor ? { cursor } : {}), ...(limit ? { limit } : {}) };
-		const listing = await this.#call('session.list_jobs', payload);
+		const listing = await this.#call('session.list_jobs', { filter, cursor: cursor ?? undefined, limit });
 		return { jobs: listing.jobs, cursor: listing.next_cursor ?? null };
 	}
 
@@ -217,7 +154,7 @@ export class Client {
 		/** @type {string | null} */
 		let cursor = null;
 		do {
-			const page = await this.page(filter, { cursor });
+			const page = await this.page(filter, { cursor, limit: 1000 });
 			yield* page.jobs;
 			cursor = page.cursor;
 		} while (cursor);
@@ -225,19 +162,16 @@ export class Client {
 
 	/**
 	 * End a job of one's own from any session; where the runtime does not offer that, cancel it.
-	 * @param {string} jobId
-	 * @param {string} [reason]
+	 * @param {string} jobId @param {string} [reason]
 	 */
 	async stop(jobId, reason) {
 		const kind = this.features.includes('x-vendor.arcp-trio.stop') ? 'x-vendor.arcp-trio.stop' : 'job.cancel';
-		await this.#call(kind, { job_id: jobId, ...(reason ? { reason } : {}) }, jobId);
+		await this.#call(kind, { job_id: jobId, reason }, jobId);
 	}
 
 	/**
 	 * Answer a question of a job; of an approval, the answer is `allow` or `deny`.
-	 * @param {string} jobId
-	 * @param {string} questionId
-	 * @param {Json} answer
+	 * @param {string} jobId @param {string} questionId @param {Json} answer
 	 * @param {{ scope?: 'once' | 'job', reason?: string }} [options]
 	 */
 	async answer(jobId, questionId, answer, options = {}) {
@@ -246,14 +180,11 @@ export class Client {
 	}
 
 	/**
-	 * A token with which jobs can be looked at for a short time, and nothing else be done.
-	 * @param {number} seconds
-	 * @param {string} [jobId] the one job that can be looked at
-	 * @returns {Promise<string>}
+	 * A token with which jobs, or one job, can be looked at for a short time, and nothing else be done.
+	 * @param {number} seconds @param {string} [jobId] @returns {Promise<string>}
 	 */
 	async tokenFor(seconds, jobId) {
-		const payload = { seconds, ...(jobId ? { job_id: jobId } : {}) };
-		return (await this.#call('x-vendor.arcp-trio.token', payload)).token;
+		return (await this.#call('x-vendor.arcp-trio.token', { seconds, job_id: jobId })).token;
 	}
 
 	/** Close the session; its jobs go on. */
@@ -262,29 +193,25 @@ export class Client {
 		this.#end(null);
 	}
 
-	/** @param {string} kind @param {Fields} payload @param {string | null} [jobId] @returns {Promise<any>} */
-	#call(kind, payload, jobId = null) {
-		return new Promise((resolve, reject) => {
-			if (this.state === 'closed') return reject(new Error('the session is over'));
-			const call = { kind, payload, jobId, resolve, reject };
-			this.#waiting.add(call);
-			if (this.state === 'live') this.#sendCall(call);
-		});
+	/** @param {string} kind @param {Fields} payload @param {string} [jobId] @returns {Promise<any>} */
+	#call(kind, payload, jobId) {
+		const call = { kind, payload, jobId, ...deferred() };
+		if (this.state === 'closed') call.reject(new Error('the session is over'));
+		else this.#waiting.add(call);
+		if (this.state === 'live') this.#sendCall(call);
+		return call.promise;
 	}
 
-	/** @param {Call} call */
 	#sendCall(call) {
+		call.sentAt = performance.now();
 		this.#calls.set(this.#send(call.kind, call.payload, call.jobId), call);
 	}
 
-	/** @param {string} kind @param {Fields} payload @param {string | null} [jobId] */
-	#send(kind, payload, jobId = null) {
+	/** @param {string} type @param {Fields} payload @param {string} [jobId] */
+	#send(type, payload, jobId) {
 		const id = newId('');
-		/** @type {Fields} */
-		const frame = { arcp: '1.1', id, type: kind };
-		if (this.sessionId && kind !== 'session.hello') frame.session_id = this.sessionId;
-		if (jobId) frame.job_id = jobId;
-		frame.payload = payload;
+		const session_id = type === 'session.hello' ? undefined : (this.sessionId ?? undefined);
+		const frame = { arcp: '1.1', id, type, session_id, job_id: jobId, payload };
 		if (this.#socket?.readyState === 1) this.#socket.send(JSON.stringify(frame));
 		return id;
 	}
@@ -307,20 +234,13 @@ export class Client {
 	}
 
 	#hello() {
-		/** @type {Fields} */
-		const payload = {
+		const resume = { session_id: this.sessionId, resume_token: this.#resumeToken, last_event_seq: this.lastSeq };
+		this.#send('session.hello', {
 			client: { name: this.#options.name ?? 'arcp.js', version: '1' },
 			auth: { scheme: 'bearer', token: this.#options.token },
 			capabilities: { encodings: ['json'], features: FEATURES },
-		};
-		if (this.#resumeToken) {
-			payload.resume = {
-				session_id: this.sessionId,
-				resume_token: this.#resumeToken,
-				last_event_seq: this.lastSeq,
-			};
-		}
-		this.#send('session.hello', payload);
+			resume: this.#resumeToken ? resume : undefined,
+		});
 	}
 
 	#drop() {
@@ -362,19 +282,18 @@ export class Client {
 		this.#waiting.clear();
 		this.#calls.clear();
 		for (const job of this.#jobs.values()) job._lose(error);
-		this.#opened?.reject(error);
+		this.#opened.reject(error);
 		this.#change('closed', null);
-		this.#closed?.(why);
+		this.#closed.resolve(why);
 	}
 
-	/** @param {State} state @param {number | null} retryAt */
+	/** @param {State} state */
 	#change(state, retryAt) {
 		this.state = state;
 		this.retryAt = retryAt;
 		this.#options.onstate?.(state, retryAt);
 	}
 
-	/** @param {Fields} frame */
 	#welcomed(frame) {
 		const resumed = this.#resumeToken !== null;
 		const sessionId = frame.session_id ?? frame.payload.session_id;
@@ -387,10 +306,11 @@ export class Client {
 		this.#pause = FIRST_PAUSE_MS;
 		this.#clearTimers();
 		this.#change('live', null);
+		for (const jobId of this.#left) this.#send('job.unsubscribe', { job_id: jobId });
 		for (const call of this.#waiting) this.#sendCall(call);
 		const interval = 1000 * (frame.payload.heartbeat_interval_sec ?? 0);
 		if (interval) this.#watch(interval);
-		this.#opened?.resolve();
+		this.#opened.resolve();
 	}
 
 	/** Take a connection on which nothing is heard for one that is lost. @param {number} interval */
@@ -419,7 +339,6 @@ export class Client {
 
 	// -- frames
 
-	/** @param {Fields} frame */
 	#take(frame) {
 		this.#heardAt = Date.now();
 		const payload = frame.payload ?? {};
@@ -428,8 +347,7 @@ export class Client {
 			case 'session.welcome':
 				return this.#welcomed(frame);
 			case 'session.ping':
-				this.#send('session.pong', { ping_nonce: payload.nonce, received_at: new Date().toISOString() });
-				return;
+				return this.#send('session.pong', { ping_nonce: payload.nonce, received_at: new Date().toISOString() });
 			case 'session.error':
 				return this.#refused(payload);
 			case 'job.accepted':
@@ -437,9 +355,8 @@ export class Client {
 				return this.#settle(payload.request_id, this.#begin(payload));
 			case 'job.cancelled':
 				for (const call of this.#waiting) {
-					if (call.kind === 'job.cancel' && call.jobId === (frame.job_id ?? payload.job_id)) {
-						this.#done(call).resolve(undefined);
-					}
+					const meant = call.kind === 'job.cancel' && call.jobId === (frame.job_id ?? payload.job_id);
+					if (meant) this.#done(call).resolve();
 				}
 				return;
 			case 'job.event':
@@ -475,13 +392,9 @@ export class Client {
 
 	#acknowledge() {
 		this.#ackDue = false;
-		if (this.lastSeq > this.#acked) {
-			this.#acked = this.lastSeq;
-			this.#send('session.ack', { last_processed_seq: this.lastSeq });
-		}
+		this.#send('session.ack', { last_processed_seq: this.lastSeq });
 	}
 
-	/** @param {Fields} payload */
 	#refused(payload) {
 		const error = new ArcpError(payload);
 		if (this.state !== 'live') {
@@ -491,28 +404,28 @@ export class Client {
 			return;
 		}
 		const call = this.#calls.get(payload.request_id);
+		const job = this.#jobs.get(payload.job_id);
 		if (call) this.#done(call).reject(error);
-		else if (payload.job_id && this.#jobs.has(payload.job_id)) {
-			this.#jobs.get(payload.job_id)?._lose(error);
-			this.#jobs.delete(payload.job_id);
+		else if (job) {
+			job._lose(error);
+			this.#jobs.delete(job.id);
 		} else if (error.code === 'UNAUTHENTICATED') this.#end(error);
 	}
 
-	/** @param {string | undefined} requestId @param {any} value */
 	#settle(requestId, value) {
-		const call = this.#calls.get(requestId ?? '');
+		const call = this.#calls.get(requestId);
 		if (call) this.#done(call).resolve(value);
 	}
 
-	/** @param {Call} call */
 	#done(call) {
+		this.lag = performance.now() - call.sentAt;
 		this.#waiting.delete(call);
 		for (const [id, known] of this.#calls) if (known === call) this.#calls.delete(id);
 		return call;
 	}
 
-	/** @param {Fields} payload */
 	#begin(payload) {
+		this.#left.delete(payload.job_id);
 		const known = this.#jobs.get(payload.job_id);
 		const job = known ?? new Job(payload, this.#options.onevent === undefined);
 		const ended = ['success', 'error', 'cancelled', 'timed_out'].includes(payload.current_status);
@@ -521,7 +434,6 @@ export class Client {
 		return job;
 	}
 
-	/** @param {Fields} frame */
 	#event(frame) {
 		const { kind, body, ts } = frame.payload;
 		const event = { jobId: frame.job_id, seq: frame.event_seq, kind, body, ts };
@@ -529,7 +441,6 @@ export class Client {
 		this.#options.onevent?.(event);
 	}
 
-	/** @param {Fields} frame */
 	#terminal(frame) {
 		const { payload } = frame;
 		const job = this.#jobs.get(frame.job_id);
@@ -559,10 +470,8 @@ export class Job {
 	#over = false;
 	/** @type {Error | null} */
 	#error = null;
-	/** @type {(() => void)[]} */
-	#readers = [];
-	/** @type {{ resolve: (value: any) => void, reject: (error: Error) => void } | undefined} */
-	#end;
+	#news = deferred();
+	#end = deferred();
 
 	/** @param {Fields} accepted @param {boolean} keeps whether its events are kept until they are iterated over */
 	constructor(accepted, keeps) {
@@ -575,10 +484,7 @@ export class Job {
 		/** All that the runtime said when it was accepted, or subscribed to. @type {Fields} */
 		this.accepted = accepted;
 		/** Its result; rejected with an `ArcpError` if it fails. @type {Promise<any>} */
-		this.result = new Promise((resolve, reject) => {
-			this.#end = { resolve, reject };
-		});
-		this.result.catch(() => {});
+		this.result = this.#end.promise;
 		this.#keeps = keeps;
 		/** @internal */
 		this._chunks = new Chunks();
@@ -596,14 +502,11 @@ export class Job {
 				this.#read = 0;
 			} else if (this.#error) throw this.#error;
 			else if (this.#over) return;
-			else await new Promise((resolve) => this.#readers.push(() => resolve(undefined)));
+			else await this.#news.promise;
 		}
 	}
 
-	/**
-	 * @internal
-	 * @param {JobEvent} event
-	 */
+	/** @internal @param {JobEvent} event */
 	_add(event) {
 		if (event.kind === 'result_chunk') this._chunks.add(event.body);
 		if (!this.#keeps || this.#error) return;
@@ -616,55 +519,45 @@ export class Job {
 		this.#wake();
 	}
 
-	/**
-	 * @internal
-	 * @param {JobEnd} end
-	 */
+	/** @internal @param {JobEnd} end */
 	_finish(end) {
 		this.#over = true;
-		if (end.error) this.#end?.reject(end.error);
-		else this.#end?.resolve(end.result);
+		if (end.error) this.#end.reject(end.error);
+		else this.#end.resolve(end.result);
 		this.#wake();
 	}
 
-	/**
-	 * @internal
-	 * @param {Error} error
-	 */
+	/** @internal @param {Error} error */
 	_lose(error) {
 		this.#error ??= error;
-		this.#end?.reject(error);
+		this.#end.reject(error);
 		this.#wake();
 	}
 
 	#wake() {
-		for (const wake of this.#readers.splice(0)) wake();
+		this.#news.resolve();
+		this.#news = deferred();
 	}
 }
 
 /** Puts streamed results together (§8.4): text, or bytes if they come in base64. */
 class Chunks {
-	constructor() {
-		/** @type {Map<string, { texts: string[], bytes: Uint8Array[] }>} */
-		this._results = new Map();
+	/** By the ids of results. */
+	#parts = new Map();
+
+	add({ result_id, encoding, data }) {
+		const part = encoding === 'base64' ? Uint8Array.from(atob(data), (each) => each.charCodeAt(0)) : data;
+		const parts = this.#parts.get(result_id);
+		if (parts) parts.push(part);
+		else this.#parts.set(result_id, [part]);
 	}
 
-	/** @param {Fields} body */
-	add(body) {
-		const parts = this._results.get(body.result_id) ?? { texts: [], bytes: [] };
-		this._results.set(body.result_id, parts);
-		if (body.encoding === 'base64') {
-			parts.bytes.push(Uint8Array.from(atob(body.data), (each) => each.charCodeAt(0)));
-		} else parts.texts.push(body.data);
-	}
-
-	/** @param {string} resultId */
 	whole(resultId) {
-		const { texts, bytes } = this._results.get(resultId) ?? { texts: [], bytes: [] };
-		if (!bytes.length) return texts.join('');
-		const joined = new Uint8Array(bytes.reduce((size, part) => size + part.length, 0));
+		const parts = this.#parts.get(resultId) ?? [];
+		if (!(parts[0] instanceof Uint8Array)) return parts.join('');
+		const joined = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
 		let place = 0;
-		for (const part of bytes) {
+		for (const part of parts) {
 			joined.set(part, place);
 			place += part.length;
 		}
@@ -672,10 +565,14 @@ class Chunks {
 	}
 }
 
-/**
- * @typedef {{ kind: string, payload: Fields, jobId: string | null, resolve: (value: any) => void,
- *   reject: (error: Error) => void }} Call
- */
+/** A promise that is settled from outside. @returns {{ promise: Promise<any>, resolve: any, reject: any }} */
+function deferred() {
+	/** @type {any} */
+	const made = {};
+	made.promise = new Promise((resolve, reject) => Object.assign(made, { resolve, reject }));
+	made.promise.catch(() => {});
+	return made;
+}
 
 /** @param {string} prefix */
 function newId(prefix) {

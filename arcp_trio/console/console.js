@@ -6,25 +6,11 @@ import { showJob } from './job.js';
 import { showJobs } from './jobs.js';
 import { showForm } from './new.js';
 
-/**
- * What a place needs: the session, its address, and where its events go.
- * @typedef {object} Place
- * @property {Client} client
- * @property {URLSearchParams} query
- * @property {HTMLElement} main
- * @property {(changes: { [name: string]: string | null }) => void} setQuery
- * @property {(event: any) => void} [onevent]
- * @property {(act: (elsewhere: Client) => Promise<any>) => Promise<any>} elsewhere does something in a
- *   session of its own
- * @property {() => void} [leave]
- * @property {(event: KeyboardEvent) => void} [onkey]
- */
-
 const TOKEN = 'arcp-token';
-const main = /** @type {HTMLElement} */ (document.getElementById('main'));
-const state = /** @type {HTMLElement} */ (document.getElementById('state'));
-const facts = /** @type {HTMLElement} */ (document.getElementById('facts'));
-const signOut = /** @type {HTMLButtonElement} */ (document.getElementById('sign-out'));
+const VENDOR = 'x-vendor.arcp-trio';
+const [main, state, facts, signOut] = ['main', 'state', 'facts', 'sign-out'].map(
+	(id) => /** @type {HTMLElement} */ (document.getElementById(id)),
+);
 const socketUrl = `${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/arcp`;
 
 /** @type {Client | null} */
@@ -42,36 +28,28 @@ function takeToken() {
 	return sessionStorage.getItem(TOKEN);
 }
 
-/** @param {string | null} [reason] */
 function showSignIn(reason = null) {
 	leavePlace();
 	signOut.hidden = true;
 	state.textContent = 'Signed out';
 	put(facts);
 	document.title = 'Sign in · arcp-trio';
-	const field = h('input', {
-		name: 'token',
-		type: 'text',
-		autocomplete: 'off',
-		spellcheck: 'false',
-		required: true,
-		id: 'token',
-	});
+	const field = h('input', { id: 'token', autocomplete: 'off', required: true });
+	const onsubmit = (event) => {
+		event.preventDefault();
+		sessionStorage.setItem(TOKEN, field.value.trim());
+		begin();
+	};
 	const form = h(
 		'form',
-		{ 'aria-label': 'Sign in', class: 'panel' },
-		h('h1', {}, 'Sign in'),
+		{ 'aria-label': 'Sign in', class: 'panel', onsubmit },
+		h('h1', 'Sign in'),
 		reason && h('p', { role: 'alert' }, reason),
-		h('p', {}, 'The runtime prints a token when it starts; arcp-trio console opens this page with it.'),
+		h('p', 'The runtime prints a token when it starts; arcp-trio console opens this page with it.'),
 		h('label', { for: 'token' }, 'Token'),
 		field,
 		h('button', { type: 'submit' }, 'Sign in'),
 	);
-	form.addEventListener('submit', (/** @type {Event} */ event) => {
-		event.preventDefault();
-		sessionStorage.setItem(TOKEN, field.value.trim());
-		begin();
-	});
 	put(main, form);
 	field.focus();
 }
@@ -87,7 +65,7 @@ function forget() {
 async function begin() {
 	const token = takeToken();
 	if (!token) return showSignIn();
-	put(main, h('p', {}, 'Connecting…'));
+	put(main, h('p', 'Connecting…'));
 	const mine = new Client(socketUrl, {
 		token,
 		name: 'console',
@@ -107,7 +85,6 @@ async function begin() {
 	}
 }
 
-/** @param {Error | null} why */
 function over(why) {
 	client = null;
 	if (why instanceof ArcpError && why.code === 'UNAUTHENTICATED') {
@@ -127,8 +104,18 @@ function tell() {
 	const word = live ? 'Live' : client.state === 'closed' ? 'Signed out' : 'Reconnecting';
 	if (state.textContent !== word) state.textContent = word;
 	if (live) {
-		const runtime = client.welcome.runtime ?? {};
-		put(facts, `event ${client.lastSeq} · ${runtime.name ?? 'runtime'} ${runtime.version ?? ''}`);
+		const { name = 'runtime', version = '' } = client.welcome.runtime ?? {};
+		const { store, nodes = [] } = client.welcome[VENDOR] ?? {};
+		const behind = place?.backlog?.() ?? 0;
+		const words = [
+			behind ? `${behind} events to show` : 'caught up',
+			`event ${client.lastSeq}`,
+			client.lag !== null && `lag ${Math.ceil(client.lag)} ms`,
+			`${name} ${version}`,
+			store && `store ${store}`,
+			nodes.length > 1 && `nodes ${nodes.join(', ')}`,
+		];
+		put(facts, words.filter(Boolean).join(' · '));
 	} else {
 		const left = Math.max(0, (client.retryAt ?? Date.now()) - Date.now());
 		put(facts, `Lost the runtime, trying again in ${duration(left)}; nothing is missed.`);
@@ -174,12 +161,9 @@ function showPlace() {
 	}
 }
 
-/**
- * Do something in a session of its own: what this page's session submits, it could not subscribe to.
- * @param {(elsewhere: Client) => Promise<any>} act
- */
-async function elsewhere(act) {
-	const other = new Client(socketUrl, { token: sessionStorage.getItem(TOKEN) ?? '', name: 'console' });
+/** What this page's session submits, it could not subscribe to. @type {Place['elsewhere']} */
+async function elsewhere(act, onevent) {
+	const other = new Client(socketUrl, { token: sessionStorage.getItem(TOKEN) ?? '', name: 'console', onevent });
 	try {
 		await other.opened;
 		return await act(other);
@@ -201,15 +185,16 @@ signOut.addEventListener('click', () => {
 });
 window.addEventListener('keydown', (event) => {
 	const target = /** @type {HTMLElement} */ (event.target);
+	const writes = target.matches('input, textarea, select');
 	if (event.ctrlKey || event.metaKey || event.altKey) return;
 	if (event.key === 'Escape' && !document.querySelector('dialog[open]')) {
-		if (target.matches('input, textarea, select')) target.blur();
+		if (writes) target.blur();
 		else if (location.hash.length > 2) location.hash = '#/';
 	}
-	if (target.matches('input, textarea, select')) return;
+	if (writes) return;
 	if (event.key === '/') {
 		event.preventDefault();
-		/** @type {HTMLElement | null} */ (document.querySelector('input[type=search]'))?.focus();
+		/** @type {any} */ (document.querySelector('input[type=search]'))?.focus();
 	} else place?.onkey?.(event);
 });
 

@@ -1,36 +1,35 @@
 /** Elements made of trusted names and untrusted texts, and how values are written for people. */
 
-/** @typedef {Node | string | number | null | undefined | false} Child */
-
 /** What cannot be seen, or changes how other text is seen. */
 const HIDDEN = /(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-/** The text with such characters as their numbers. @param {unknown} text */
+/** The text with such characters as their numbers. */
 export function visible(text) {
 	return String(text).replace(HIDDEN, (each) => `⟨${each.codePointAt(0)?.toString(16).padStart(4, '0')}⟩`);
 }
 
-/** @param {unknown} text @param {number} most */
-export function clipped(text, most) {
-	const whole = String(text);
+/** The text, or its beginning if it is long. */
+export function clipped(text, most = 200) {
+	const whole = String(text ?? '');
 	return visible(whole.length > most ? `${whole.slice(0, most)}…` : whole);
 }
 
 /**
- * Make an element. Texts become text nodes, never markup.
+ * Make an element. Texts become text nodes, never markup. First may come an object with attributes, and handlers such
+ * as `onclick`, then what the element contains.
  * @param {string} name
- * @param {{ [name: string]: any }} [properties] attributes, and handlers such as `onclick`
- * @param {...Child} children
+ * @param {...any} rest
  * @returns {any}
  */
-export function h(name, properties = {}, ...children) {
+export function h(name, ...rest) {
 	const element = document.createElement(name);
+	const properties = rest[0]?.constructor === Object ? rest.shift() : {};
 	for (const [key, value] of Object.entries(properties)) {
 		if ((value ?? false) === false) continue;
 		if (key.startsWith('on')) element.addEventListener(key.slice(2), value);
 		else element.setAttribute(key, value === true ? '' : String(value));
 	}
-	put(element, ...children);
+	put(element, ...rest);
 	return element;
 }
 
@@ -40,7 +39,31 @@ export function put(element, ...children) {
 	element.replaceChildren(...shown.map((each) => (each instanceof Node ? each : visible(each))));
 }
 
-/** @param {string} value @param {string} [words] */
+/** Show words, if there are any. */
+export function say(element, words) {
+	element.hidden = !words;
+	put(element, words);
+}
+
+/** Replace what has changed only, so that what is selected stays. @param {Element} element */
+export function renew(element, ...children) {
+	children.forEach((each, index) => {
+		const before = element.children[index];
+		if (!before) element.append(each);
+		else if (!before.isEqualNode(each)) before.replaceWith(each);
+	});
+	while (element.children.length > children.length) element.lastElementChild?.remove();
+}
+
+/** A choice among names, or of all. @param {string} label @param {string} all @param {string[]} [names] */
+export function choice(label, all, names = []) {
+	return h('select', { 'aria-label': label }, option('', all), ...names.map((each) => option(each)));
+}
+
+export function finder(value) {
+	return h('input', { type: 'search', 'aria-label': 'Find', placeholder: 'Find  /', value });
+}
+
 export function option(value, words = value) {
 	return h('option', { value }, words);
 }
@@ -50,34 +73,36 @@ export function button(words, onclick, more) {
 	return h('button', { type: 'button', onclick, ...more }, words);
 }
 
-/** A link if the address is one of the web, else its text. @param {unknown} address */
+/** A link if the address is one of the web, else its text. */
 export function link(address) {
 	const href = String(address);
 	const words = clipped(href, 500);
 	return /^https?:\/\//i.test(href) ? h('a', { href, target: '_blank', rel: 'noopener noreferrer' }, words) : words;
 }
 
+/** @type {Intl.DateTimeFormatOptions} */
+const SHORT_DATE = { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' };
+
 /** A time in the reader's zone, exact on hover. @param {string | null | undefined} timestamp */
 export function time(timestamp) {
 	if (!timestamp) return document.createTextNode('');
 	const date = new Date(timestamp);
 	const sameDay = date.toDateString() === new Date().toDateString();
-	const text = sameDay ? date.toLocaleTimeString() : date.toLocaleString();
+	const text = sameDay ? date.toLocaleTimeString() : date.toLocaleString(undefined, SHORT_DATE);
 	return h('time', { datetime: timestamp, title: `${date.toLocaleString()} (${timestamp})` }, text);
 }
 
-/** @param {number} ms */
 export function duration(ms) {
 	if (!(ms >= 0)) return '';
 	if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
 	const seconds = Math.round(ms / 1000);
 	const [hours, minutes, rest] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
-	const two = (/** @type {number} */ each) => String(each).padStart(2, '0');
+	const two = (each) => String(each).padStart(2, '0');
 	if (hours) return `${hours}:${two(minutes)}:${two(rest)}`;
 	return minutes ? `${minutes}:${two(rest)}` : `${rest} s`;
 }
 
-const ICONS = /** @type {{ [state: string]: string }} */ ({
+const ICONS = {
 	pending: '○',
 	running: '●',
 	waiting: '?',
@@ -85,7 +110,7 @@ const ICONS = /** @type {{ [state: string]: string }} */ ({
 	error: '✗',
 	cancelled: '■',
 	timed_out: '⧖',
-});
+};
 
 /** A state as an icon and a word. @param {string} state */
 export function stateWord(state) {
@@ -93,25 +118,26 @@ export function stateWord(state) {
 	return h('span', { class: `state ${known}`, 'data-icon': ICONS[state] ?? '·' }, state.replace('_', ' '));
 }
 
-/**
- * What was spent of what was given, in words.
- * @param {{ [currency: string]: string } | null | undefined} budget
- * @param {{ [currency: string]: string | number } | null | undefined} spent
- */
+/** What was spent of what was given, in words. */
 export function money(budget, spent) {
-	const names = new Set([...Object.keys(budget ?? {}), ...Object.keys(spent ?? {})]);
+	const names = new Set(Object.keys({ ...budget, ...spent }));
 	return Array.from(names, (name) => {
 		const gone = amount(spent?.[name] ?? 0);
 		return budget?.[name] === undefined ? `${gone} ${name}` : `${gone} of ${amount(budget[name])} ${name}`;
 	}).join(', ');
 }
 
-/** @param {string | number} value */
 function amount(value) {
 	return Number(value).toLocaleString(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
 }
 
-/** JSON for reading, at most so long. @param {unknown} value @param {number} [most] */
+export function setProgress(bar, { current, total }) {
+	if (!total) return bar.removeAttribute('value');
+	bar.max = total;
+	bar.value = Math.min(current, total);
+}
+
+/** JSON for reading, at most so long. */
 export function shownJson(value, most = 20_000) {
 	return clipped(typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? ''), most);
 }

@@ -1,91 +1,60 @@
 /** The table of jobs: live, filtered by the address, children folded under their parents. */
 
-import { button, duration, h, money, option, put, stateWord, time } from './dom.js';
+import { button, choice, duration, finder, h, money, put, renew, setProgress, stateWord, time } from './dom.js';
+import { byParent, look } from './job.js';
 
 const ROW = 40;
 const SPARE = 10;
 const PAGE = 500;
 const FRESH = 100;
 const REFRESH_MS = 1000;
+const MOST_KNOWN = 50_000;
 const VENDOR = 'x-vendor.arcp-trio';
-const STATES = ['pending', 'running', 'success', 'error', 'cancelled', 'timed_out'];
-const SINCE = /** @type {{ [name: string]: number }} */ ({ hour: 3_600_000, day: 86_400_000 });
+const COLUMNS = ['State', 'Job', 'Agent', 'Started', 'Took', 'Last event', 'Money', 'Who'];
+const ALIVE = ['pending', 'running'];
+const STATES = [...ALIVE, 'success', 'error', 'cancelled', 'timed_out'];
+const SINCE = { 'last hour': 3_600_000, 'last day': 86_400_000 };
 
-/** @param {import('./console.js').Place} place */
+/** @param {Place} place */
 export function showJobs(place) {
 	const { client, query, main } = place;
-	/** The jobs that are known, by id. @type {Map<string, any>} */
+	/** The jobs that are known, by id. */
 	const known = new Map();
-	/** @type {Set<string>} */
 	const unfolded = new Set();
-	/** What the table shows: entries with their depths. @type {{ entry: any, depth: number, children: number }[]} */
+	/** What the table shows. */
 	let rows = [];
 	/** @type {string | null | undefined} */
 	let cursor;
-	let loading = false;
-	let chosen = -1;
-	let gone = false;
-	let loaded = false;
+	let [loading, loaded, gone] = [false, false, false];
+	let chosen = '';
 
-	const find = h('input', { type: 'search', 'aria-label': 'Find', placeholder: 'Find  /', value: query.get('text') });
-	const status = h(
-		'select',
-		{ 'aria-label': 'State' },
-		option('', 'all states'),
-		...STATES.map((each) => option(each, each.replace('_', ' '))),
-	);
-	const since = h(
-		'select',
-		{ 'aria-label': 'Started' },
-		option('', 'at any time'),
-		option('hour', 'in the last hour'),
-		option('day', 'in the last day'),
-	);
-	const names = client.agents.map((each) => option(each.name ?? each));
-	const agent = h('select', { 'aria-label': 'Agent' }, option('', 'all agents'), ...names);
+	const find = finder(query.get('text'));
+	const status = choice('State', 'all states', STATES);
+	const since = choice('Started', 'at any time', Object.keys(SINCE));
+	const names = client.agents.map((each) => each.name ?? each);
+	const agent = choice('Agent', 'all agents', names);
 	const who = h('input', { 'aria-label': 'Principal', placeholder: 'anybody', value: query.get('who') });
 	status.value = query.get('state') ?? '';
 	since.value = query.get('since') ?? '';
 	agent.value = query.get('agent') ?? '';
-	const body = h('tbody', {});
-	const table = h(
-		'table',
-		{ 'aria-label': 'Jobs' },
-		h(
-			'thead',
-			{},
-			h(
-				'tr',
-				{},
-				...['State', 'Job', 'Agent', 'Started', 'Took', 'Last event', 'Money', 'Who'].map((each) =>
-					h('th', { scope: 'col', class: each.split(' ')[0].toLowerCase() }, each),
-				),
-			),
-		),
-		body,
-	);
+	const body = h('tbody');
+	const heads = COLUMNS.map((each) => h('th', { scope: 'col', class: each.split(' ')[0].toLowerCase() }, each));
+	const table = h('table', { 'aria-label': 'Jobs' }, h('thead', h('tr', ...heads)), body);
 	const scroller = h('div', { class: 'scroller', tabindex: '0', role: 'region', 'aria-label': 'All jobs' }, table);
 	const note = h('p', { class: 'note', role: 'note' });
 	document.title = 'Jobs · arcp-trio';
-	put(
-		main,
-		h('h1', {}, 'Jobs'),
-		h('div', { class: 'filters', role: 'search' }, find, status, agent, who, since),
-		note,
-		scroller,
-	);
+	const filters = h('div', { class: 'filters', role: 'search' }, find, status, agent, who, since);
+	put(main, h('h1', 'Jobs'), filters, note, scroller);
 
 	/** What the runtime is asked for. */
 	function filter() {
-		/** @type {any} */
-		const wanted = {};
-		if (status.value) wanted.status = [status.value];
-		if (agent.value) wanted.agent = agent.value;
-		if (since.value) wanted.created_after = new Date(Date.now() - SINCE[since.value]).toISOString();
-		return wanted;
+		return {
+			status: status.value ? [status.value] : undefined,
+			agent: agent.value || undefined,
+			created_after: since.value ? new Date(Date.now() - SINCE[since.value]).toISOString() : undefined,
+		};
 	}
 
-	/** @param {any} entry */
 	function isWanted(entry) {
 		const brief = entry[VENDOR] ?? {};
 		const words = find.value.toLowerCase();
@@ -97,57 +66,41 @@ export function showJobs(place) {
 		);
 	}
 
-	/** @param {any[]} entries */
 	function keep(entries) {
-		for (const entry of entries) known.set(entry.job_id, entry);
+		for (const each of entries) known.set(each.job_id, each);
 	}
 
 	/** Fetch what is new, and what may have changed. */
 	async function refresh() {
 		if (gone || client.state !== 'live' || document.hidden) return;
 		const page = await client.page(filter(), { limit: FRESH });
-		const running = await client.page({ ...filter(), status: ['pending', 'running'] }, { limit: 1000 });
+		const running = await client.page({ ...filter(), status: ALIVE }, { limit: 1000 });
 		if (gone) return;
-		const alive = new Set(running.jobs.map((each) => each.job_id));
-		const ended = Array.from(known.values()).filter(
-			(each) =>
-				['pending', 'running'].includes(each.status) &&
-				!alive.has(each.job_id) &&
-				!page.jobs.some((other) => other.job_id === each.job_id),
-		);
+		const seen = new Set([...page.jobs, ...running.jobs].map((each) => each.job_id));
+		const ended = Array.from(known.values()).filter((each) => ALIVE.includes(each.status) && !seen.has(each.job_id));
 		keep(page.jobs);
-		if (status.value === '' || ['pending', 'running'].includes(status.value)) keep(running.jobs.filter(isWanted));
-		for (const each of ended.slice(0, 20)) await again(each);
+		keep(running.jobs.filter(isWanted));
+		for (const { job_id, created_at } of ended.slice(0, 20)) {
+			const now = await look(client, job_id, created_at);
+			if (now) known.set(job_id, now);
+			else known.delete(job_id);
+		}
+		if (gone) return;
 		if (cursor === undefined) cursor = page.cursor;
 		loaded = true;
 		arrange();
 	}
 
-	/** Fetch one job again, by the instant at which it was created. @param {any} entry */
-	async function again(entry) {
-		const at = Date.parse(entry.created_at);
-		const window = {
-			created_after: new Date(at - 2).toISOString(),
-			created_before: new Date(at + 2).toISOString(),
-		};
-		const found = (await client.page(window, { limit: 1000 })).jobs;
-		const now = found.find((each) => each.job_id === entry.job_id);
-		if (now) known.set(now.job_id, now);
-		else known.delete(entry.job_id);
-	}
-
-	/** Fetch older jobs, when one scrolls to where they are. */
+	/** Fetch older jobs, when one scrolls to where they are, or they are searched. */
 	async function older() {
-		if (loading || !cursor || gone) return;
+		if (loading || !cursor || gone || known.size >= MOST_KNOWN) return;
 		loading = true;
-		try {
-			const page = await client.page(filter(), { cursor, limit: PAGE });
-			keep(page.jobs);
-			cursor = page.cursor;
-			arrange();
-		} finally {
+		const page = await client.page(filter(), { cursor, limit: PAGE }).finally(() => {
 			loading = false;
-		}
+		});
+		keep(page.jobs);
+		cursor = page.cursor;
+		arrange(); // which asks for more, if these do not fill the screen
 	}
 
 	/** Put the jobs that are wanted in order, and show them where the reader is. */
@@ -155,21 +108,12 @@ export function showJobs(place) {
 		let top = scroller.scrollTop;
 		const before = rows[Math.floor(top / ROW)]?.entry.job_id;
 		const wanted = Array.from(known.values()).filter(isWanted);
-		wanted.sort(
-			(a, b) =>
-				Number(waits(b)) - Number(waits(a)) ||
-				(a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : a.job_id < b.job_id ? 1 : -1),
-		);
+		// An id begins with the time at which the job was created.
+		wanted.sort((a, b) => Number(waits(b)) - Number(waits(a)) || (a.job_id < b.job_id ? 1 : -1));
 		const ids = new Set(wanted.map((each) => each.job_id));
-		/** @type {Map<string, any[]>} */
-		const children = new Map();
-		for (const each of wanted) {
-			if (ids.has(each.parent_job_id)) {
-				children.set(each.parent_job_id, [each, ...(children.get(each.parent_job_id) ?? [])]);
-			}
-		}
+		const children = byParent(wanted.filter((each) => ids.has(each.parent_job_id)));
 		rows = [];
-		const add = (/** @type {any} */ entry, /** @type {number} */ depth) => {
+		const add = (entry, depth) => {
 			const below = children.get(entry.job_id) ?? [];
 			rows.push({ entry, depth, children: below.length });
 			if (unfolded.has(entry.job_id)) for (const each of below) add(each, depth + 1);
@@ -179,22 +123,27 @@ export function showJobs(place) {
 		if (moved >= 0) top = moved * ROW + (top % ROW);
 		const waiting = wanted.filter(waits).length;
 		document.title = `${waiting ? `(${waiting}) ` : ''}Jobs · arcp-trio`;
-		const filtered = query.size > 0;
-		put(
-			note,
-			rows.length
-				? null
-				: !loaded
-					? 'Looking…'
-					: filtered
-						? 'No job is as the filters say.'
-						: 'No jobs yet. Start one with: arcp-trio submit echo',
-		);
+		const principals = new Set(wanted.map((each) => each[VENDOR]?.principal));
+		table.classList.toggle('own', principals.size < 2);
+		who.hidden = principals.size < 2 && !who.value;
+		put(note, inWords());
 		draw(top);
 		if (scroller.scrollTop !== top) scroller.scrollTop = top;
 	}
 
-	/** @param {any} entry */
+	/** What the table does not show by itself. */
+	function inWords() {
+		const searches = find.value || who.value;
+		if (!loaded) return 'Looking…';
+		if (searches && cursor) {
+			const words = `Searched the newest ${known.size} jobs`;
+			if (known.size >= MOST_KNOWN) return `${words}. Older ones are found by agent, state or time.`;
+			return rows.length > SPARE ? `${words}; the others as one scrolls.` : `${words} so far…`;
+		}
+		if (rows.length) return '';
+		return query.size > 0 ? 'No job is as the filters say.' : 'No jobs yet. Start one with: arcp-trio submit echo';
+	}
+
 	function waits(entry) {
 		return Boolean(entry[`${VENDOR}.waiting`]);
 	}
@@ -205,62 +154,57 @@ export function showJobs(place) {
 		const last = Math.min(rows.length, Math.ceil((top + scroller.clientHeight) / ROW) + SPARE);
 		table.setAttribute('aria-rowcount', String(rows.length + 1));
 		const focused = document.activeElement?.closest('tr')?.dataset.job;
-		body.replaceChildren(
-			space(first),
-			...rows.slice(first, last).map((row, index) => line(row, first + index)),
-			space(rows.length - last),
-		);
-		if (focused)
-			/** @type {any} */ (body.querySelector(`tr[data-job="${CSS.escape(focused)}"] a`))?.focus({
-				preventScroll: true,
-			});
-		if (last > rows.length - 2 * SPARE) older();
+		const lines = rows.slice(first, last).map((row, index) => line(row, first + index));
+		renew(body, space(first), ...lines, space(rows.length - last));
+		if (focused && !body.contains(document.activeElement)) focus(`tr[data-job="${CSS.escape(focused)}"] a`);
+		if (last > rows.length - 2 * SPARE) older().catch(() => {});
 	}
 
-	/** @param {number} count */
+	function focus(selector, within = body) {
+		within.querySelector(selector)?.focus({ preventScroll: true });
+	}
+
 	function space(count) {
 		const row = h('tr', { 'aria-hidden': 'true', class: 'space' });
 		row.style.height = `${count * ROW}px`;
 		return row;
 	}
 
-	/** @param {{ entry: any, depth: number, children: number }} row @param {number} index */
 	function line({ entry, depth, children }, index) {
 		const brief = entry[VENDOR] ?? {};
 		const id = entry.job_id;
 		const end = brief.finished_at ? Date.parse(brief.finished_at) : Date.now();
 		const open = unfolded.has(id);
 		const turn = () => {
-			if (open) unfolded.delete(id);
-			else unfolded.add(id);
+			unfolded.delete(id) || unfolded.add(id);
 			arrange();
 		};
 		const label = { class: 'fold', 'aria-expanded': String(open), 'aria-label': `${children} delegated` };
 		const fold = children > 0 && button(`${open ? '▾' : '▸'} ${children}`, turn, label);
 		const words = brief.error ? `${brief.error.code}: ${brief.error.message}` : (brief.last_event ?? '');
-		const name = h('td', { class: 'job' }, fold, h('a', { href: `#/jobs/${id}` }, id));
-		name.style.paddingInlineStart = `${0.5 + 1.2 * Math.min(depth, 8)}rem`;
-		return h(
-			'tr',
-			{ 'data-job': id, 'aria-rowindex': index + 2, 'aria-selected': index === chosen ? 'true' : null },
-			h('td', { class: 'state' }, stateWord(waits(entry) ? 'waiting' : entry.status)),
-			name,
-			h('td', { class: 'agent' }, entry.agent),
-			h('td', { class: 'started' }, time(brief.started_at ?? entry.created_at)),
-			h('td', { class: 'took' }, brief.started_at ? duration(end - Date.parse(brief.started_at)) : ''),
-			h('td', { class: 'last', title: words }, words),
-			h('td', { class: 'money' }, money(brief.budget, brief.spent)),
-			h('td', { class: 'who' }, brief.principal ?? ''),
-		);
+		const bar = brief.progress && !brief.finished_at && h('progress', { 'aria-label': 'Progress' });
+		if (bar) setProgress(bar, brief.progress);
+		const cells = {
+			state: stateWord(waits(entry) ? 'waiting' : entry.status),
+			job: h('span', fold, h('a', { href: `#/jobs/${id}` }, id)),
+			agent: entry.agent,
+			started: time(brief.started_at ?? entry.created_at),
+			took: brief.started_at && duration(end - Date.parse(brief.started_at)),
+			last: h('span', { title: words }, bar, words),
+			money: money(brief.budget, brief.spent),
+			who: brief.principal,
+		};
+		cells.job.style.paddingInlineStart = `${1.2 * Math.min(depth, 8)}rem`;
+		const row = { 'data-job': id, 'aria-rowindex': index + 2, 'aria-selected': id === chosen && 'true' };
+		return h('tr', row, ...Object.entries(cells).map(([name, each]) => h('td', { class: name }, each)));
 	}
 
-	function restart() {
+	/** Show the place again, with other filters. */
+	function restart({ target }) {
 		place.setQuery({ text: find.value, state: status.value, agent: agent.value, who: who.value, since: since.value });
-		known.clear();
-		cursor = undefined;
-		loaded = false;
-		refresh().catch(() => {});
-		arrange();
+		place.leave?.();
+		showJobs(place);
+		focus(`[aria-label=${target.ariaLabel}]`, main);
 	}
 
 	find.addEventListener('input', () => {
@@ -272,27 +216,28 @@ export function showJobs(place) {
 	place.onkey = (event) => {
 		if (!['j', 'k', 'Enter'].includes(event.key) || !rows.length) return;
 		if (event.key === 'Enter') {
-			if (chosen >= 0 && !(/** @type {HTMLElement} */ (event.target).matches('a, button'))) {
-				location.hash = `#/jobs/${rows[chosen].entry.job_id}`;
-			}
+			if (chosen && !(/** @type {HTMLElement} */ (event.target).matches('a, button')))
+				location.hash = `#/jobs/${chosen}`;
 			return;
 		}
-		chosen = Math.max(0, Math.min(rows.length - 1, chosen + (event.key === 'j' ? 1 : -1)));
-		scroller.scrollTop = Math.min(
-			Math.max(scroller.scrollTop, (chosen + 2) * ROW - scroller.clientHeight),
-			chosen * ROW,
-		);
+		const before = rows.findIndex((each) => each.entry.job_id === chosen);
+		const index = Math.max(0, Math.min(rows.length - 1, before + (event.key === 'j' ? 1 : -1)));
+		chosen = rows[index].entry.job_id;
+		const lowest = (index + 2) * ROW - scroller.clientHeight;
+		scroller.scrollTop = Math.min(Math.max(scroller.scrollTop, lowest), index * ROW);
 		draw();
-		/** @type {any} */ (body.querySelector('tr[aria-selected] a'))?.focus({ preventScroll: true });
+		focus('tr[aria-selected] a');
 	};
 	let timer = 0;
 	const loop = async () => {
+		const began = performance.now();
 		try {
 			await refresh();
 		} catch {
 			// A refusal or a loss; the footer says which, and the next turn tries again.
 		}
-		if (!gone) timer = window.setTimeout(loop, REFRESH_MS);
+		const took = performance.now() - began; // a runtime with much to list is asked less often
+		if (!gone) timer = window.setTimeout(loop, Math.max(REFRESH_MS, 4 * took));
 	};
 	place.leave = () => {
 		gone = true;

@@ -5,83 +5,65 @@ import { h, put } from './dom.js';
 const SVG = 'http://www.w3.org/2000/svg';
 const WIDTH = 300;
 const HEIGHT = 60;
-const MOST_POINTS = 300;
+const MOST_POINTS = 1000;
 
 export class Money {
+	/** By currency. */
+	#points = new Map();
+	#drawn = '';
+
 	constructor() {
 		this.element = h('div', { class: 'purse', hidden: true });
-		/** The costs that were told: when, how much, in what. @type {{ at: number, seq: number, value: number, unit: string }[]} */
-		this.costs = [];
-		this.drawn = '';
 	}
 
-	/** @param {any} event a metric */
-	add({ body, ts, seq }) {
-		const cost = String(body.name).startsWith('cost.') && body.name !== 'cost.budget.remaining';
-		if (!cost || !(body.value >= 0) || !body.unit) return;
-		this.costs.push({ at: Date.parse(ts), seq, value: Number(body.value), unit: String(body.unit) });
+	/** @param {any} event a metric @param {number} count how many events the job has with it */
+	add({ body: { name, value, unit }, ts }, count) {
+		const cost = String(name).startsWith('cost.') && name !== 'cost.budget.remaining';
+		if (!cost || !(value >= 0) || !unit) return;
+		const points = this.#points.get(unit) ?? [];
+		points.push({ count, at: Date.parse(ts), sum: (points.at(-1)?.sum ?? 0) + Number(value) });
+		// Every second point goes, so that a long life needs no more room.
+		this.#points.set(unit, points.length > MOST_POINTS ? points.filter((_, place) => place % 2 === 0) : points);
 	}
 
-	/** What was spent up to the last of these events, by currency. @param {any[]} seen */
-	spent(seen) {
-		const last = seen[seen.length - 1]?.seq ?? 0;
-		/** @type {{ [unit: string]: number }} */
-		const sums = {};
-		for (const each of this.costs) if (each.seq <= last) sums[each.unit] = (sums[each.unit] ?? 0) + each.value;
-		return sums;
+	/** What this number of events has spent. */
+	#until(count) {
+		const known = Array.from(this.#points, ([unit, points]) => [unit, points.filter((each) => each.count <= count)]);
+		return known.filter(([, points]) => points.length > 0);
 	}
 
-	/** @param {{ [currency: string]: string }} budget @param {any[]} seen */
-	show(budget, seen) {
-		const last = seen[seen.length - 1]?.seq ?? 0;
-		const costs = this.costs.filter((each) => each.seq <= last);
-		const key = `${costs.length} ${JSON.stringify(budget)}`;
-		if (key === this.drawn) return;
-		this.drawn = key;
-		const units = [...new Set(costs.map((each) => each.unit))].slice(0, 4);
-		this.element.hidden = units.length === 0;
-		put(
-			this.element,
-			...units.map((unit) =>
-				chart(
-					unit,
-					costs.filter((each) => each.unit === unit),
-					Number(budget[unit] ?? NaN),
-				),
-			),
-		);
+	spent(count) {
+		return Object.fromEntries(this.#until(count).map(([unit, points]) => [unit, points[points.length - 1].sum]));
+	}
+
+	show(budget, count) {
+		const known = this.#until(count).slice(0, 4);
+		const key = JSON.stringify([budget, known.map(([, points]) => points.at(-1))]);
+		if (key === this.#drawn) return;
+		this.#drawn = key;
+		this.element.hidden = known.length === 0;
+		put(this.element, ...known.map(([unit, points]) => chart(unit, points, Number(budget[unit] ?? NaN))));
 	}
 }
 
-/** @param {string} unit @param {{ at: number, value: number }[]} costs @param {number} ceiling */
-function chart(unit, costs, ceiling) {
-	let sum = 0;
-	const points = costs.map(({ at, value }) => {
-		sum += value;
-		return [at, sum];
-	});
+function chart(unit, points, ceiling) {
+	const { at: to, sum } = points[points.length - 1];
+	const from = points[0].at;
 	const top = Math.max(sum, ceiling || 0) || 1;
-	const [from, to] = [points[0][0], points[points.length - 1][0]];
-	const step = Math.max(1, Math.ceil(points.length / MOST_POINTS));
-	const x = (/** @type {number} */ at) => (to === from ? WIDTH : ((at - from) / (to - from)) * WIDTH);
-	const y = (/** @type {number} */ value) => HEIGHT - (value / top) * (HEIGHT - 4) - 2;
-	const kept = points.filter((_, index) => index % step === 0 || index === points.length - 1);
-	const line = shape('polyline', {
-		points: `0,${HEIGHT} ${kept.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(' ')}`,
-		class: 'cost',
+	const y = (value) => (HEIGHT - (value / top) * (HEIGHT - 4) - 2).toFixed(1);
+	const steps = points.map((each) => {
+		const x = to === from ? WIDTH : ((each.at - from) / (to - from)) * WIDTH;
+		return `${x.toFixed(1)},${y(each.sum)}`;
 	});
+	const line = shape('polyline', { points: `0,${HEIGHT} ${steps.join(' ')}`, class: 'cost' });
 	const limit = ceiling ? [shape('line', { x1: 0, x2: WIDTH, y1: y(ceiling), y2: y(ceiling), class: 'ceiling' })] : [];
 	const words = `${sum.toFixed(2)}${ceiling ? ` of ${ceiling.toFixed(2)}` : ''} ${unit}`;
-	const svg = shape('svg', {
-		viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
-		role: 'img',
-		'aria-label': `Cost over time: ${words}`,
-	});
+	const name = `Cost over time: ${words}`;
+	const svg = shape('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': name });
 	svg.append(line, ...limit);
-	return h('figure', {}, svg, h('figcaption', {}, words));
+	return h('figure', svg, h('figcaption', words));
 }
 
-/** @param {string} name @param {{ [name: string]: string | number }} attributes */
 function shape(name, attributes) {
 	const made = document.createElementNS(SVG, name);
 	for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));

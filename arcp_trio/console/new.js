@@ -1,39 +1,31 @@
 /** The form for a new job: the agents of the runtime, input as JSON or in fields, lease and budget. */
 
-import { clipped, h, jsonOrText, option, put } from './dom.js';
-import { quoted } from './job.js';
+import { clipped, h, jsonOrText, option, put, say } from './dom.js';
+import { command } from './job.js';
 
-/** @param {import('./console.js').Place} place */
+/** Characters of an input that the tab keeps, to run the job again. */
+const MOST_KEPT = 100_000;
+
+/** @param {Place} place */
 export function showForm(place) {
 	const { client, main } = place;
 	const kept = JSON.parse(sessionStorage.getItem('arcp-again') ?? 'null');
 	sessionStorage.removeItem('arcp-again');
-	const agents = client.agents.flatMap((each) =>
-		(each.versions ?? ['']).map((/** @type {string} */ version) => ({
-			name: each.name ?? String(each),
-			version,
-			isOnly: each.versions?.length === 1,
-		})),
+	const agents = client.agents.flatMap(({ name, versions }) =>
+		versions.map((version) => option(`${name}@${version}`, versions.length === 1 ? name : undefined)),
 	);
-	const agent = h(
-		'select',
-		{ id: 'agent', required: true },
-		...agents.map(({ name, version, isOnly }) => {
-			const ref = version ? `${name}@${version}` : name;
-			return option(ref, isOnly ? name : ref);
-		}),
-	);
+	const agent = h('select', { id: 'agent', required: true, onchange: choose }, ...agents);
 	const input = h('textarea', { id: 'input', rows: '5', spellcheck: 'false' }, 'null');
-	const fields = h('fieldset', { hidden: true });
+	const fields = h('fieldset', { hidden: true, oninput: fill });
 	const lease = h('textarea', { id: 'lease', rows: '2', spellcheck: 'false', placeholder: 'tool.call=search.*' });
 	const budget = h('input', { id: 'budget', placeholder: 'USD:5.00' });
 	const minutes = h('input', { id: 'minutes', type: 'number', min: '1' });
 	const problem = h('p', { role: 'alert', hidden: true });
-	const command = h('code', {});
+	const shell = h('code');
 	const form = h(
 		'form',
-		{ 'aria-label': 'New job', class: 'panel' },
-		h('h1', {}, 'New job'),
+		{ 'aria-label': 'New job', class: 'panel', oninput: tell, onsubmit: submit },
+		h('h1', 'New job'),
 		...labelled('Agent', agent),
 		fields,
 		...labelled('Input', input),
@@ -42,29 +34,22 @@ export function showForm(place) {
 		...labelled('Minutes until the lease ends', minutes),
 		problem,
 		h('button', { type: 'submit' }, 'Submit'),
-		h('p', {}, 'The same on the command line: ', command),
+		h('p', 'The same on the command line: ', shell),
 	);
 	document.title = 'New job · arcp-trio';
-	put(main, agents.length ? form : h('p', {}, 'The runtime has no agents.'));
+	put(main, agents.length ? form : h('p', 'The runtime has no agents.'));
 	if (kept) agent.value = kept.agent;
 	choose();
 	if (kept) refill();
-	agent.addEventListener('change', choose);
-	form.addEventListener('input', tell);
-	form.addEventListener('submit', (/** @type {Event} */ event) => {
-		event.preventDefault();
-		submit();
-	});
 
 	function refill() {
-		input.value = kept.input ?? input.value;
-		const given = Object.entries(kept.lease ?? {}).filter(([name]) => name !== 'cost.budget');
-		lease.value = given
-			.flatMap(([name, patterns]) => patterns.map((/** @type {string} */ each) => `${name}=${each}`))
-			.join('\n');
-		budget.value = Object.entries(kept.budget ?? {})
-			.map(([name, most]) => `${name}:${most}`)
-			.join(' ');
+		const { 'cost.budget': amounts = [], ...given } = kept.lease ?? {};
+		const lines = Object.entries(given).map(([name, patterns]) => patterns.map((each) => `${name}=${each}`));
+		lease.value = lines.flat().join('\n');
+		budget.value = amounts.join(' ');
+		if (agent.value !== kept.agent) say(problem, `The runtime has no agent ${kept.agent} any longer.`);
+		else if (kept.input === null) say(problem, `The runtime does not tell the input of ${kept.id}: write it here.`);
+		else input.value = kept.input;
 		tell();
 	}
 
@@ -76,13 +61,10 @@ export function showForm(place) {
 		fields.hidden = names.length === 0;
 		put(
 			fields,
-			schema && h('legend', {}, clipped(schema.description ?? schema.title ?? 'Fields of the input', 300)),
+			schema && h('legend', clipped(schema.description ?? schema.title ?? 'Fields of the input', 300)),
 			...names.flatMap((name) => {
 				const required = (schema.required ?? []).includes(name);
-				const made = field(name, properties[name], required);
-				return made
-					? [h('label', { for: `field-${name}` }, clipped(name, 60) + (required ? '' : ' (optional)')), made]
-					: [];
+				return labelled(clipped(name, 60) + (required ? '' : ' (optional)'), field(name, properties[name], required));
 			}),
 		);
 		if (names.length) fill();
@@ -90,7 +72,6 @@ export function showForm(place) {
 		tell();
 	}
 
-	/** @param {string} name @param {any} schema @param {boolean} required */
 	function field(name, schema, required) {
 		const common = { id: `field-${name}`, 'data-name': name, required, title: schema.description };
 		const type = String(schema.type).replace(/,?null,?/, '');
@@ -101,7 +82,7 @@ export function showForm(place) {
 			made.value = usual ?? made.value;
 			return made;
 		}
-		const input = (/** @type {string} */ kind, /** @type {any} */ more) =>
+		const input = (kind, more) =>
 			h('input', { ...common, value: kind === 'json' ? usual : schema.default, 'data-kind': kind, ...more });
 		if (type === 'boolean') return input('boolean', { required: false, type: 'checkbox', checked: schema.default });
 		if (type === 'string') return input('text', { maxlength: schema.maxLength });
@@ -112,7 +93,6 @@ export function showForm(place) {
 
 	/** Write what the fields say into the input. */
 	function fill() {
-		/** @type {{ [name: string]: any }} */
 		const value = {};
 		for (const each of fields.querySelectorAll('[data-name]')) {
 			const { name, kind } = each.dataset;
@@ -121,36 +101,22 @@ export function showForm(place) {
 		}
 		input.value = JSON.stringify(value, null, 2);
 	}
-	fields.addEventListener('input', fill);
 
-	/** @returns {any} */
-	function options() {
-		/** @type {{ [capability: string]: string[] }} */
-		const asked = {};
-		for (const line of lease.value.split('\n')) {
-			const [capability, ...pattern] = line.trim().split('=');
-			if (capability) asked[capability] = [...(asked[capability] ?? []), pattern.join('=')];
+	/** What is asked for, by capability. @returns {any} */
+	function asked() {
+		const lines = lease.value.split('\n').map((each) => each.trim().split('='));
+		const amounts = budget.value.split(/[\s,]+/).map((each) => [each && 'cost.budget', each]);
+		const found = {};
+		for (const [capability, ...pattern] of [...lines, ...amounts]) {
+			if (capability) found[capability] = [...(found[capability] ?? []), pattern.join('=')];
 		}
-		const amounts = budget.value
-			.split(/[\s,]+/)
-			.filter(Boolean)
-			.map((/** @type {string} */ each) => each.split(':'));
-		return {
-			lease: asked,
-			budget: Object.fromEntries(amounts),
-			...(minutes.value ? { expiresAt: new Date(Date.now() + 60_000 * Number(minutes.value)).toISOString() } : {}),
-		};
+		return found;
 	}
 
 	function tell() {
-		const { lease: asked, budget: amounts } = options();
-		const words = ['arcp-trio submit', quoted(agent.value)];
-		if (input.value.trim() !== 'null') words.push('--input', quoted(compact()));
-		for (const [name, patterns] of Object.entries(asked))
-			for (const each of /** @type {string[]} */ (patterns)) words.push('--lease', quoted(`${name}=${each}`));
-		for (const [name, most] of Object.entries(amounts)) words.push('--budget', quoted(`${name}:${most}`));
-		if (minutes.value) words.push('--expires-in', `${minutes.value}m`);
-		put(command, words.join(' '));
+		const given = input.value.trim() === 'null' ? null : compact();
+		const more = minutes.value ? ['--expires-in', `${minutes.value}m`] : [];
+		put(shell, command(agent.value, given, asked(), ...more));
 	}
 
 	function compact() {
@@ -161,20 +127,21 @@ export function showForm(place) {
 		}
 	}
 
-	async function submit() {
-		problem.hidden = true;
+	async function submit(event) {
+		event.preventDefault();
+		say(problem, '');
 		try {
 			const given = read(input.value);
-			const job = await place.elsewhere((other) => other.submit(agent.value, given, options()));
-			sessionStorage.setItem(`arcp-input-${job.id}`, compact().slice(0, 10_000));
+			const ends = Date.now() + 60_000 * minutes.value;
+			const expiresAt = minutes.value ? new Date(ends).toISOString() : undefined;
+			const job = await place.elsewhere((other) => other.submit(agent.value, given, { lease: asked(), expiresAt }));
+			if (compact().length < MOST_KEPT) sessionStorage.setItem(`arcp-input-${job.id}`, compact());
 			location.hash = `#/jobs/${job.id}`;
 		} catch (error) {
-			problem.hidden = false;
-			put(problem, /** @type {Error} */ (error).message);
+			say(problem, error.message);
 		}
 	}
 
-	/** @param {string} text */
 	function read(text) {
 		try {
 			return JSON.parse(text);
@@ -182,12 +149,11 @@ export function showForm(place) {
 			const place_ = /position (\d+)/.exec(String(error));
 			if (place_) input.setSelectionRange(Number(place_[1]), Number(place_[1]) + 1);
 			input.focus();
-			throw new Error(`The input is not JSON: ${/** @type {Error} */ (error).message}`);
+			throw new Error(`The input is not JSON: ${error.message}`);
 		}
 	}
 }
 
-/** @param {string} words @param {HTMLElement} field */
 function labelled(words, field) {
 	return [h('label', { for: field.id }, words), field];
 }

@@ -1,123 +1,264 @@
-/** The articles of a timeline: each event as a sentence, with what it carries folded below. */
+/** The timeline of a job: a stretch of its events, which follows the end or stays where one reads. */
 
-import { button, clipped, duration, h, jsonOrText, link, put, shownJson, stateWord, time } from './dom.js';
+import { article } from './articles.js';
+import { button, choice, duration, finder, h, option, put } from './dom.js';
 
-const QUESTION = 'x-vendor.arcp-trio.question';
-/** Below this, a value is shown in the line. */
-const SHORT = 200;
+/** The events and characters of a stretch, and how far it grows before it is cut. */
+const MOST = 12_000;
+const MOST_SIZE = 50_000_000;
+const SLACK = 500;
+const SLICE_MS = 8;
+const PAUSE_MS = 50;
 
-/** @typedef {{ calls: Map<string, any>, id: string, place: import('./console.js').Place }} Around */
-
-/** @param {any} event @param {Around} around @returns {HTMLElement} */
-export function article(event, around) {
-	const made = h('article', { 'data-seq': event.seq, 'data-kind': event.kind });
-	const words = h('div', { class: 'words' });
-	put(words, ...said(event, around));
-	put(
-		made,
-		h('span', { class: 'at' }, time(event.ts)),
-		h('span', { class: 'kind' }, clipped(event.kind.replace('x-vendor.arcp-trio.', ''), 60)),
-		words,
-	);
-	return made;
+/** @param {Story} story */
+function tell(story, event) {
+	story.ts = event.ts ?? story.ts;
+	if (event.kind === 'progress') story.progress = event.body;
+	if (event.kind === 'end') story.end = event;
 }
 
-/** @param {any} event @param {Around} around @returns {import('./dom.js').Child[]} */
-function said(event, { calls, id, place }) {
-	const body = event.body ?? {};
-	switch (event.kind) {
-		case 'log':
-			return [
-				h('span', { class: `level ${['warn', 'error'].includes(body.level) ? body.level : ''}` }, body.level ?? 'info'),
-				' ',
-				folded(body.message),
-			];
-		case 'thought':
-			return [folded(body.text)];
-		case 'status':
-			return [h('strong', {}, clipped(body.phase ?? '', SHORT)), ' ', folded(body.message ?? '')];
-		case 'progress':
-			return [
-				`${body.current}${body.total ? ` of ${body.total}` : ''} ${clipped(body.units ?? '', 60)} `,
-				folded(body.message ?? ''),
-			];
-		case 'metric':
-			return [`${clipped(body.name, SHORT)} ${body.value} ${clipped(body.unit ?? '', 60)}`];
-		case 'artifact_ref':
-			return [link(body.uri), ' ', clipped(body.content_type ?? '', 100)];
-		case 'tool_call':
-			return [h('strong', {}, clipped(body.tool ?? '', SHORT)), ' ', folded(body.args)];
-		case 'tool_result':
-			return outcome(event, calls.get(body.call_id));
-		case 'delegate':
-			return ['to ', h('strong', {}, clipped(body.agent ?? '', SHORT)), ' ', folded(body.input)];
-		case 'result_chunk':
-			return [h('span', { class: 'chunk' }, body.encoding === 'base64' ? 'bytes' : clipped(body.data, 20_000))];
-		case QUESTION:
-			return [question(body, id, place)];
-		case 'end':
-			return [
-				stateWord(event.status),
-				' ',
-				event.error ? `${event.error.code}: ${event.error.message}` : folded(event.result),
-			];
-		default:
-			return [folded(event.body)];
+/**
+ * @param {Place} place
+ * @param {string} id
+ * @param {(event: any) => void} onevent is told of each event once, and with null if one moves through time
+ */
+export function makeTimeline(place, id, onevent) {
+	const { client, query } = place;
+	/** The stretch, how many events come before it, and its characters. */
+	let events = [];
+	let [first, size] = [0, 0];
+	/** How many of it have articles, and of these, how many were held against the filter. */
+	let [made, checked] = [0, 0];
+	/** How many events came since the last load began, and how many the job has. */
+	let [next, total] = [0, 0];
+	let loads = 0;
+	let loading = false;
+	let follows = true;
+	/** How many events the one to bring into sight ends. */
+	let goal = 0;
+	let top = 0;
+	let timer = 0;
+	/** @type {Story} */
+	let before = {};
+	/** @type {Story} */
+	const whole = {};
+	/** Calls of tools by their ids. */
+	const calls = new Map();
+	let began = NaN;
+	/** Seconds of the axis of calls. */
+	let axis = 10;
+
+	const log = h('div', { role: 'log', 'aria-label': 'Timeline', 'aria-live': 'off', class: 'timeline', tabindex: '0' });
+	const find = finder(null);
+	const kinds = choice('Kind', 'all kinds');
+	const slider = h('input', { type: 'range', 'aria-label': 'Event', min: '0', max: '0', value: '0' });
+	const position = h('output');
+	const note = h('p', { class: 'note' });
+	const earlier = button('Show earlier events', () => load(first));
+	const later = button('Show later events', () => load(first + events.length));
+	const filters = h('div', { class: 'filters' }, find, kinds, h('label', { class: 'slider' }, slider, position));
+	const element = h('section', { class: 'past', 'aria-label': 'Events' }, filters, note, earlier, log, later);
+	find.addEventListener('input', filter);
+	kinds.addEventListener('change', filter);
+	slider.addEventListener('input', () => travel(false));
+	slider.addEventListener('change', () => travel(true));
+	log.addEventListener('scroll', scrolled);
+
+	/** Get the events, with a stretch around one of them, or with the last ones. */
+	async function load(wanted = chosen()) {
+		loads += 1;
+		const mine = loads;
+		if (mine > 1) client.unsubscribe(id);
+		loading = true;
+		const { accepted } = await client.subscribe(id, { history: true });
+		if (mine !== loads) return accepted;
+		loading = false;
+		follows = wanted === Infinity;
+		goal = follows ? 0 : wanted;
+		const history = (accepted.subscribed_from ?? 0) - client.lastSeq;
+		first = Math.max(0, Math.min(wanted - MOST / 2, history - MOST));
+		events = [];
+		before = {};
+		size = made = checked = next = 0;
+		log.replaceChildren();
+		schedule();
+		return accepted;
 	}
-}
 
-/** A value in the line if it is short, else folded. @param {unknown} value */
-function folded(value) {
-	if (value === undefined || value === null || value === '') return null;
-	const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
-	if (text.length <= SHORT && !text.includes('\n')) return text;
-	const pre = h('pre', {});
-	const details = h('details', {}, h('summary', {}, clipped(text.replaceAll('\n', ' '), SHORT)), pre);
-	details.addEventListener('toggle', () => {
-		if (details.open && !pre.textContent) put(pre, shownJson(value));
-	});
-	return details;
-}
+	function leave() {
+		loads += 1;
+		loading = true;
+		clearTimeout(timer);
+		client.unsubscribe(id);
+	}
 
-/** @param {any} event @param {any} call */
-function outcome(event, call) {
-	const { error, result } = event.body;
-	const took = call ? Date.parse(event.ts) - Date.parse(call.ts) : NaN;
-	const bar = h('meter', { min: '0', max: '10000', 'aria-label': 'Duration of the call' });
-	bar.value = Math.min(10_000, took || 0);
-	const head = call ? [h('strong', {}, clipped(call.body.tool ?? '', SHORT)), ` ${duration(took)} `, bar] : [];
-	return [
-		...head,
-		' ',
-		error
-			? h('span', { class: 'level error' }, `${clipped(error.code ?? '', 60)}: ${clipped(error.message ?? '', SHORT)}`)
-			: folded(result),
-	];
-}
-
-/** A question, answered in place. @param {any} body @param {string} id @param {import('./console.js').Place} place */
-function question(body, id, place) {
-	const note = h('p', { role: 'status' });
-	const box = h('div', { class: 'question' }, h('p', {}, clipped(body.prompt, 4000)));
-	const answer = async (/** @type {any} */ value) => {
-		try {
-			await place.client.answer(id, body.question_id, value);
-			put(note, 'answered');
-		} catch (error) {
-			put(note, /** @type {Error} */ (error).message);
+	/** Take the next event of the job. */
+	function take(event) {
+		if (loading) return;
+		const index = next;
+		next += 1;
+		if (next > total) {
+			total = next;
+			tell(whole, event);
+			know(event);
+			onevent(event);
 		}
-	};
-	const options = body.kind === 'approval' ? ['allow', 'deny'] : body.options;
-	if (options) {
-		for (const each of options) box.append(button(clipped(each, SHORT), () => answer(each)));
-	} else {
-		const field = h('input', { 'aria-label': 'Answer' });
-		const value = () => (body.schema?.type === 'string' ? field.value : jsonOrText(field.value));
-		box.append(
-			field,
-			button('Answer', () => answer(value())),
+		const hasRoom = events.length < MOST && size < MOST_SIZE && index === first + events.length;
+		if (index < first) tell(before, event);
+		else if (follows || index < goal || hasRoom) {
+			event.size = JSON.stringify(event).length;
+			events.push(event);
+			size += event.size;
+			if (events.length > MOST + SLACK || size > MOST_SIZE) cut();
+		}
+		schedule();
+	}
+
+	/** Let go of the first events of the stretch. */
+	function cut() {
+		let count = 0;
+		for (; events.length - count > (size > MOST_SIZE ? 1 : MOST); count += 1) {
+			tell(before, events[count]);
+			size -= events[count].size;
+			if (count < made) log.firstChild?.remove();
+		}
+		events.splice(0, count);
+		first += count;
+		made = Math.max(0, made - count);
+		checked = Math.max(0, checked - count);
+	}
+
+	/** Know what later articles need. */
+	function know({ kind, body, ts }) {
+		const at = Date.parse(ts);
+		if (total === 1) began = at;
+		if (!Array.from(kinds.options).some((each) => each.value === kind)) kinds.append(option(kind));
+		if (kind === 'tool_call') calls.set(body.call_id, { tool: body.tool, at });
+		if (calls.size > MOST) calls.delete(calls.keys().next().value ?? '');
+	}
+
+	// -- into the page
+
+	function schedule(pause = PAUSE_MS) {
+		timer ||= setTimeout(work, pause); // a page in the background would get no frames
+	}
+
+	/** Make articles and hold them against the filter, for no longer than a reader notices. */
+	function work() {
+		clearTimeout(timer);
+		timer = 0;
+		const until = performance.now() + SLICE_MS;
+		const inTime = () => performance.now() < until;
+		for (; checked < made && inTime(); checked += 1) check(log.children[checked]);
+		const fresh = document.createDocumentFragment();
+		for (; checked === made && made < events.length && inTime(); made += 1) {
+			const each = article(events[made], place, id, ran(events[made]));
+			check(each);
+			checked += 1;
+			fresh.append(each);
+		}
+		log.append(fresh);
+		if (follows) log.scrollTop = log.scrollHeight;
+		else if (goal && goal <= first + made) {
+			log.children[goal - first - 1]?.scrollIntoView({ block: 'end' });
+			goal = 0;
+		}
+		say();
+		if (checked < events.length) schedule(0);
+	}
+
+	/** When the call ran that ends with this event. @returns {Ran | undefined} */
+	function ran({ kind, body, ts }) {
+		const call = kind === 'tool_result' && calls.get(body.call_id);
+		if (!call) return;
+		const [from, to] = [call.at, Date.parse(ts)].map((each) => (each - began) / 1000);
+		while (axis < to) axis *= 2;
+		return { tool: call.tool, from, to };
+	}
+
+	/** Hide an article that is not wanted. */
+	function check(each) {
+		const words = find.value.toLowerCase();
+		each.hidden = !(
+			first + checked < chosen() &&
+			(!kinds.value || events[checked].kind === kinds.value) &&
+			(!words || each.textContent.toLowerCase().includes(words))
 		);
 	}
-	box.append(note);
-	return box;
+
+	function filter() {
+		checked = 0;
+		work();
+	}
+
+	/** Say which events are here. */
+	function say() {
+		const last = first + events.length;
+		earlier.hidden = first === 0;
+		later.hidden = last >= total;
+		log.style.setProperty('--axis', String(axis));
+		log.classList.toggle('follows', follows);
+		const part = `Events ${first + 1} to ${last} are in the page; Find looks at these. `;
+		const bars = `Bars show when tools ran, on an axis of ${duration(1000 * axis)}.`;
+		const words = (events.length < total ? part : '') + (calls.size ? bars : '');
+		if (note.textContent !== words) put(note, words);
+		const count = Math.min(chosen(), total);
+		slider.max = String(total);
+		slider.value = String(count);
+		put(position, `${count} of ${total}`);
+	}
+
+	function scrolled() {
+		const { scrollTop, clientHeight, scrollHeight } = log;
+		const atEnd = scrollTop + clientHeight >= scrollHeight - 8;
+		if (atEnd) follows = first + events.length >= total && chosen() === Infinity;
+		else if (scrollTop < top) follows = false;
+		top = scrollTop;
+	}
+
+	// -- time travel
+
+	/** How many events the reader wants to see. */
+	function chosen() {
+		return Number(query.get('at') ?? Infinity);
+	}
+
+	/** Whether the reader looks at the past. */
+	function travels() {
+		return chosen() < total;
+	}
+
+	/** What the events tell that the reader wants to see. */
+	function story() {
+		if (!travels()) return whole;
+		const told = { ...before };
+		for (const each of events.slice(0, Math.max(0, chosen() - first))) tell(told, each);
+		return told;
+	}
+
+	/** @param {boolean} arrived whether the slider is let go of */
+	function travel(arrived) {
+		const at = Number(slider.value);
+		place.setQuery({ at: at < total ? String(at) : null });
+		const last = first + events.length;
+		if (at >= first && at <= last && (travels() || last === total)) {
+			follows = !travels();
+			goal = at;
+			filter();
+		} else if (arrived) load().catch(() => {});
+		onevent(null);
+	}
+
+	return {
+		element,
+		load,
+		leave,
+		take,
+		travels,
+		story,
+		/** How many events there are, and are seen. */
+		total: () => total,
+		count: () => Math.min(chosen(), total),
+		backlog: () => events.length - made,
+	};
 }

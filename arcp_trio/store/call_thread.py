@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
@@ -12,6 +12,7 @@ import trio
 from trio.lowlevel import Abort
 
 from arcp_trio.store.errors import StoreError
+from arcp_trio.store.pauses import Pauses
 
 _T = TypeVar("_T")
 
@@ -26,7 +27,7 @@ class CallThread:
     thread that has to wait for it a hundred times takes some twenty milliseconds for a commit, and
     whatever waits for the commit waits as long. So the loop stands still at first, until the thread
     lets it go on or a short time is over. Neither of the two could do more meanwhile: the lock lets
-    one of them run.
+    one of them run. From then on the loop pauses now and then (`Pauses`).
     """
 
     def __init__(self, name: str, *, standstill: bool = True) -> None:
@@ -40,6 +41,7 @@ class CallThread:
         """Tasks that wait for their calls."""
         self._name = name
         self._stands_still = standstill
+        self._pauses = Pauses()
         self._errands: SimpleQueue[_Errand[Any] | None] = SimpleQueue()
         self._standstill = threading.Lock()
         """Of the call that is made now."""
@@ -77,15 +79,15 @@ class CallThread:
         if stands_still:
             errand.standstill.acquire()
         self._errands.put(errand)
-        if stands_still:
-            errand.standstill.acquire(timeout=STANDSTILL_SECONDS)
+        let_go = stands_still and errand.standstill.acquire(timeout=STANDSTILL_SECONDS)
 
         def abort(_: object) -> Abort:
             if cut is not None:
                 cut()
             return Abort.FAILED
 
-        await trio.lowlevel.wait_task_rescheduled(abort)
+        with nullcontext() if let_go else self._pauses:
+            await trio.lowlevel.wait_task_rescheduled(abort)
         self.waiting -= 1
         return errand.result()
 

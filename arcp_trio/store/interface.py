@@ -149,6 +149,8 @@ class Reads(ABC):
 class Store(WriteQueue, Reads):
     """Stores queued writes in order, in groups, by one writer; reads see what is committed."""
 
+    name = ""
+    """What people know the engine by."""
     durable = False
     """Whether what is stored survives both the end of the process and a loss of power."""
     journal_bytes: float = math.inf

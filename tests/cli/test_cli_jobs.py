@@ -172,6 +172,7 @@ def test_as_json(commands: Commands) -> None:
         "spent": {"USD": "0.25"},
         "waiting": [],
         "last_event": "x-vendor.acme.note",
+        "progress": None,
     }
     failing = commands.detached("failing")
     commands.run("watch", failing)

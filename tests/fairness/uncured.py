@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from arcp_trio.cli import main
-from arcp_trio.cli.serve import python_lock
 from arcp_trio.front.waiting import Visitor, WaitingRoom
 from arcp_trio.rounds import Rounds
 from arcp_trio.runtime import workload
@@ -21,6 +20,7 @@ from arcp_trio.runtime.job import jobs
 from arcp_trio.runtime.ledger import Share
 from arcp_trio.runtime.session import record
 from arcp_trio.runtime.session.outbox import Outbox
+from arcp_trio.store import pauses
 from arcp_trio.transport import frames, stream
 from arcp_trio.transport.pace import PartsPace
 
@@ -58,7 +58,7 @@ def much_is_at_work() -> None:
 def much_is_at_work_without_a_pause() -> None:
     """Have much at work, and the loop go on without a pause for the store's threads."""
     much_is_at_work()
-    python_lock.BUSY_SECONDS = ENDLESS  # type: ignore[misc]
+    pauses.BUSY_SECONDS = ENDLESS  # type: ignore[misc]
 
 
 def large_steps_take_no_turns() -> None:

@@ -104,6 +104,24 @@ async def test_a_running_job() -> None:
             await (await client.submit("waiting", budget={"USD": 1})).result()
 
 
+async def test_how_far_a_job_is() -> None:
+    """A job that runs is listed with how far it is; one that has ended is not."""
+    async with runtime_on() as runtime:
+
+        @runtime.agent("walker")
+        async def walker(job: JobContext) -> None:
+            for done, total in ((1, 3), (2, 3), (2.5, None)):
+                await job.progress(done, total)
+                await job.log("between")
+                (info,) = await listed(runtime)
+                assert info.progress == (done, total)
+
+        async with open_pair(runtime, token="a") as client:
+            await (await client.submit("walker")).result()
+        (ended,) = await listed(runtime)
+        assert ended.progress is None
+
+
 async def failed_with(words: str) -> JobInfo:
     """Return what is listed of a job that fails."""
     async with runtime_on() as runtime:

@@ -63,6 +63,7 @@ TO_CLIENT_EXAMPLES: dict[str, dict[str, Any]] = {
                 {"name": "no-default", "versions": ["1"]},
             ],
         },
+        "x-vendor.arcp-trio": {"store": "PostgreSQL", "nodes": ["a", "b"]},
     },
     "session.error": {
         "code": "AGENT_NOT_AVAILABLE",
@@ -96,6 +97,7 @@ TO_CLIENT_EXAMPLES: dict[str, dict[str, Any]] = {
                     "budget": {"USD": "5.00"},
                     "spent": {"USD": "0.25"},
                     "last_event": "calls shop.buy",
+                    "progress": {"current": 3, "total": 10},
                 },
                 "x-vendor.arcp-trio.waiting": {
                     "questions": [
@@ -163,5 +165,6 @@ TO_CLIENT_EXAMPLES: dict[str, dict[str, Any]] = {
         "trace_id": TRACE,
         "subscribed_from": 1830,
         "replayed": False,
+        "x-vendor.arcp-trio": {"created_at": "2026-05-13T19:30:00Z", "input": "null"},
     },
 }

@@ -43,7 +43,8 @@ async def _write(client: Client, options: JobsOptions, out: Output) -> None:
         else:
             shown.append(info)
     if not listed:
-        await stderr().write("there are no such jobs\n")
+        such = "such " if options.status or options.agent or options.waiting else ""
+        await stderr().write(f"there are no {such}jobs\n")
     elif not options.json:
         await write_list(_rows(shown, options, out), out)
 
@@ -81,7 +82,15 @@ def _as_json(info: JobInfo) -> JsonObject:
         "spent": _amounts(info.spent),
         "waiting": list(map(_question, info.waiting)),
         "last_event": info.last_event,
+        "progress": _progress(info),
     }
+
+
+def _progress(info: JobInfo) -> JsonObject | None:
+    if info.progress is None:
+        return None
+    current, total = info.progress
+    return {"current": current, "total": total}
 
 
 def _question(question: Question) -> JsonObject:

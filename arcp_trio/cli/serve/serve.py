@@ -25,7 +25,6 @@ from arcp_trio.cli.serve.doors import open_doors
 from arcp_trio.cli.serve.greeting import greet
 from arcp_trio.cli.serve.loading import load_agents
 from arcp_trio.cli.serve.options import ServeOptions
-from arcp_trio.cli.serve.python_lock import SWITCH_SECONDS, Pauses
 from arcp_trio.cli.serve.reloading import Reloads, Terminal, read_tokens_again, reload_at
 from arcp_trio.cli.serve.stdio import StandardDoor, StandardStreams
 from arcp_trio.cli.serve.stopping import LastResort, on_signal
@@ -46,6 +45,13 @@ _FENCED_SECONDS: Final = 4.5
 _LEAVE_SECONDS: Final = 2.0
 """The time for what is left after every client has been told; the drain may have ended early."""
 
+SWITCH_SECONDS: Final = 0.0001
+"""How long the loop may keep Python's lock from the store's thread.
+
+The thread takes it for each statement: with Python's 5 ms, a busy loop makes a commit of ten
+statements take 50 ms. Handing it over takes some microseconds.
+"""
+
 
 def run(given: Mapping[str, object]) -> int:
     """Serve until a signal, and return the exit code."""
@@ -64,8 +70,7 @@ def run(given: Mapping[str, object]) -> int:
         make_undumpable()
         _leave_alone_what_is_loaded()
         try:
-            serve = partial(_serve, config, given, agents, terminal, address_out, streams)
-            trio.run(serve, instruments=[Pauses()])
+            trio.run(_serve, config, given, agents, terminal, address_out, streams)
         except StoreError as error:
             raise unusable_store(error, in_folder=options.store is None) from error
         except Fenced as error:

@@ -34,8 +34,8 @@ class Welcomes:
         self._jobs = jobs
         self._shared: dict[tuple[frozenset[str], bool], bytes] = {}
         """By features, and by whether the connection is private."""
-        self._agents = 0
-        """How many agents these tell of."""
+        self._told: tuple[int, list[str]] = (0, [])
+        """How many agents these tell of, and which nodes."""
 
     def offered(self, *, private: bool) -> list[str]:
         """Return what the runtime offers: no secrets where others can read along (§14)."""
@@ -68,9 +68,9 @@ class Welcomes:
         return envelope.tail(Welcome.type, payload, id=new_id())
 
     def _shared_by(self, features: frozenset[str], *, private: bool) -> bytes:
-        agents = self._jobs.agents.count
-        if self._agents != agents or len(self._shared) >= _MOST_KEPT:
-            self._agents = agents
+        told = (self._jobs.agents.count, sorted(self._core.node_names.values()))
+        if self._told != told or len(self._shared) >= _MOST_KEPT:
+            self._told = told
             self._shared.clear()
         found = self._shared.get((features, private))
         if found is None:
@@ -96,18 +96,22 @@ class Welcomes:
                 features=[each for each in self.offered(private=private) if each in known],
                 agents=[*agents.inventory()] if with_versions else [*sorted(agents.names())],
             ),
-            extras=_extras(agents.input_schemas()),
+            extras=WelcomeExtras(
+                input_schemas=_told(agents.input_schemas()),
+                store=core.store.name,
+                nodes=self._told[1] or None,
+            ),
         )
         fields = to_json(welcome)
         del fields["session_id"]
         return dumps(fields)
 
 
-def _extras(schemas: Mapping[str, JsonObject]) -> WelcomeExtras | None:
+def _told(schemas: Mapping[str, JsonObject]) -> dict[str, JsonObject] | None:
     """Return the schemas of inputs that have room, those that were registered first before all."""
     room, told = SCHEMA_BYTES, dict[str, JsonObject]()
     for ref, schema in schemas.items():
         room -= len(dumps(schema))
         if room >= 0:
             told[ref] = schema
-    return WelcomeExtras(input_schemas=told) if told else None
+    return told or None

@@ -1,10 +1,10 @@
-"""The last event of a job, in words for a listing."""
+"""The last event of a job, in words for a listing, and how far the job is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Final
+from typing import Final, cast
 
 from arcp_trio.store.records import HOLES, Entry
 from arcp_trio.wire.event_bodies import (
@@ -22,7 +22,9 @@ from arcp_trio.wire.event_bodies import (
     ToolResultBody,
 )
 from arcp_trio.wire.events import REMAINING, read_body
-from arcp_trio.wire.json import JsonLike, loads_exact, object_in
+from arcp_trio.wire.json import JsonLike, JsonObject, loads_exact, object_in
+from arcp_trio.wire.messages import ProgressBrief
+from arcp_trio.wire.payloads import read
 from arcp_trio.wire.plain_text import one_line
 from arcp_trio.wire.questions import QUESTION
 
@@ -37,9 +39,12 @@ class LastEvent:
     def __init__(self) -> None:
         self._payload: bytes | None = None
         self._words: str | None = None
+        self._progress: dict[str, JsonLike] | None = None
 
     def note(self, kind: str, body: Mapping[str, JsonLike], payload: bytes) -> None:
         """Note an event, and its encoded payload."""
+        if kind == "progress":
+            self._progress = {name: body.get(name) for name in ("current", "total")}
         if len(payload) <= KEPT_BYTES:
             self._payload = payload
         else:
@@ -52,6 +57,13 @@ class LastEvent:
             return self._words
         event = loads_exact(self._payload)
         return in_words(str(event["kind"]), event["body"])
+
+    @property
+    def progress(self) -> ProgressBrief | None:
+        """How far the job is, as it said last."""
+        if self._progress is None:
+            return None
+        return read(ProgressBrief, cast("JsonObject", self._progress), root="$")
 
 
 def told_by(entry: Entry) -> str | None:

@@ -29,7 +29,15 @@ from arcp_trio.wire.json import (
     object_in,
     text_in,
 )
-from arcp_trio.wire.messages import ErrorBrief, JobBrief, JobEntry, JobListing, ListJobs, WaitingFor
+from arcp_trio.wire.messages import (
+    ErrorBrief,
+    JobBrief,
+    JobEntry,
+    JobListing,
+    ListJobs,
+    ProgressBrief,
+    WaitingFor,
+)
 from arcp_trio.wire.payloads import read, to_json
 from arcp_trio.wire.questions import QuestionBody
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
@@ -147,7 +155,7 @@ class Lister:
             submitted_at=created_at,  # what some clients look for
             trace_id=row.trace_id,
             last_event_seq=row.last_seq,
-            brief=_brief(now, accepted, self._node(now)),
+            brief=_brief(now, accepted, self._node(now), _progress(job)),
             waiting=await self._waiting(row),
         )
 
@@ -196,7 +204,13 @@ def _open_elsewhere(row: JobRow, now: float) -> list[QuestionBody]:
     return [each for each, end in zip(asked, ends, strict=True) if now < end]
 
 
-def _brief(row: JobRow, accepted: JsonObject, node: str | None) -> JobBrief:
+def _progress(job: Job | None) -> ProgressBrief | None:
+    return None if job is None or job.ended else job.last_event.progress
+
+
+def _brief(
+    row: JobRow, accepted: JsonObject, node: str | None, progress: ProgressBrief | None
+) -> JobBrief:
     return JobBrief(
         principal=row.principal,
         parent_id=text_in(accepted.get("parent_job_id")),
@@ -206,6 +220,7 @@ def _brief(row: JobRow, accepted: JsonObject, node: str | None) -> JobBrief:
         budget=_amounts(object_in(accepted.get("budget"))),
         spent=None if row.spent is None else _spent(row.spent),
         last_event=row.last_event,
+        progress=progress,
         node=node,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -21,6 +21,7 @@ from arcp_trio.wire.messages import (
     Unsubscribe,
 )
 from arcp_trio.wire.payloads import to_json
+from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.clerk import Request
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.store.records import JobRow
+
+MOST_INPUT_BYTES: Final = 64 * 1024
+"""A larger input is not told to those who subscribe to the job."""
 
 audit = logging.getLogger("arcp_trio.audit")
 """Records each attempt to observe a job, and what was decided (§14)."""
@@ -103,6 +107,7 @@ class Observing:
             credentials=None if job is None else _credentials(job),
             parent_job_id=text_in(accepted.get("parent_job_id")),
             trace_id=row.trace_id,
+            extras=self._extras(row, job),
         )
         make = partial(_subscribed_tail, subscribed, replayed)
         tail = AfterNumber(make, size=len(row.accepted))
@@ -113,6 +118,13 @@ class Observing:
         session.tell(Promise(tail, watch))
         session.subscriptions[row.job_id] = watch
         watch.join_journal()
+
+    def _extras(self, row: JobRow, job: Job | None) -> JsonObject:
+        extras: JsonObject = {"created_at": rfc3339(row.created_at)}
+        own = self._session.scope is None and self._session.principal == row.principal
+        if job is not None and own and len(job.input) <= MOST_INPUT_BYTES:
+            extras["input"] = job.input.decode()
+        return extras
 
     def _has(self, row: JobRow, journal: Written | None) -> bool:
         """Whether the session gets, or got, the job's events without a subscription."""

@@ -35,6 +35,8 @@ LOOK_ITEMS: Final = 4_096
 class MemoryStore(Store):
     """Keeps everything in dictionaries, with the rules of any store; it ends with the process."""
 
+    name = "memory"
+
     def __init__(self, *, journal_bytes: int = 64 * 1024 * 1024) -> None:
         """Make an empty store that keeps at most `journal_bytes` bytes of events for each job."""
         super().__init__()

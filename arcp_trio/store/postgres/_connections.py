@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -29,6 +31,9 @@ _T = TypeVar("_T")
 
 ANSWER_SECONDS: Final = 10.0
 """How long to wait for an answer before the connection is given up."""
+
+PLAN_SECONDS: Final = 5.0
+"""How long plans of statements are kept: tables that were small then may be large by now."""
 
 # Most servers have lz4, which packs journals several times as fast as what they use by default.
 _SETTINGS: Final = """
@@ -93,6 +98,8 @@ class DatabaseThread:
         self._thread = CallThread(f"store {purpose}", standstill=standstill)
         self._turn = trio.Lock()
         self._db: Database | None = None
+        self._planned = -math.inf
+        """When the plans of the connection's statements began to be made."""
 
     def __enter__(self) -> None:
         self._thread.__enter__()
@@ -175,6 +182,9 @@ class DatabaseThread:
     def _connection(self) -> Database:
         if self._db is None or self._db.closed:
             self._db = connect(self._membership)
+        if time.monotonic() - self._planned > PLAN_SECONDS:
+            self._db.execute("DISCARD PLANS", prepare=False)
+            self._planned = time.monotonic()
         return self._db
 
     def _drop(self) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.store.postgres._owed import owed
 from arcp_trio.store.postgres._schema import Database
+from arcp_trio.store.records import Owed
 from arcp_trio.store.shared import Extent, News
+
+# To plan these takes longer than to execute them. It holds until the end of the transaction.
+_KEEP_PLANS: Final = "SELECT set_config('plan_cache_mode', 'force_generic_plan', true)"
 
 _EXTENTS: Final = """SELECT job_id, jid, trace_id, finished_at IS NOT NULL,
     CASE WHEN finished_at IS NOT NULL THEN length ELSE coalesce(
@@ -25,15 +30,16 @@ def news(
     db: Database, job_ids: Collection[str], cursors: Mapping[str, int], entries: int, size: int
 ) -> News:
     """Read how far journals go, and then what is new in them; see `Follows.news`."""
-    extents = _extents(db, job_ids)
-    try:
-        return News(extents, owed(db, cursors, entries, size))
-    except JournalTrimmed:
-        return News(extents)
+    found: Sequence[Owed] = ()
+    with db.pipeline():  # one way to the server and back
+        db.execute(_KEEP_PLANS)
+        rows = db.execute(_EXTENTS, ([*job_ids],))
+        with suppress(JournalTrimmed):
+            found = owed(db, cursors, entries, size)
+        return News(_extents(rows), found)
 
 
-def _extents(db: Database, job_ids: Collection[str]) -> Mapping[str, Extent]:
-    rows: Iterable[tuple[str, int, str, bool, int]] = db.execute(_EXTENTS, ([*job_ids],)).fetchall()
+def _extents(rows: Iterable[tuple[str, int, str, bool, int]]) -> Mapping[str, Extent]:
     return {
         job_id: Extent(key=jid, trace_id=trace_id, length=length, finished=finished)
         for job_id, jid, trace_id, finished, length in rows

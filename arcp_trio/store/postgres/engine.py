@@ -53,6 +53,8 @@ class PostgresStore(PostgresReader, Store):
     node. What was stored survives the end of any node and, by default, a loss of power.
     """
 
+    name = "PostgreSQL"
+
     def __init__(
         self,
         dsn: str,

@@ -43,6 +43,8 @@ class SqliteStore(SqliteReader, Store):
     survives the end of the process and, by default, a loss of power.
     """
 
+    name = "SQLite"
+
     def __init__(
         self,
         path: str | PathLike[str],

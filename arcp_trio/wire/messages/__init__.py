@@ -35,6 +35,7 @@ from arcp_trio.wire.messages.listing import (
     JobFilter,
     JobListing,
     ListJobs,
+    ProgressBrief,
     WaitingFor,
 )
 from arcp_trio.wire.messages.session import (
@@ -90,6 +91,7 @@ __all__ = [
     "PeerInfo",
     "Ping",
     "Pong",
+    "ProgressBrief",
     "QuestionAnswered",
     "RuntimeCapabilities",
     "SessionResume",

@@ -194,6 +194,9 @@ class Subscribed:
     trace_id: str | None = None
     subscribed_from: int | None = None
     replayed: JsonValue = None  # a boolean; some runtimes send a count
+    extras: JsonObject | None = attrs.field(default=None, metadata={WIRE_NAME: VENDOR})
+    """What a runtime of this project says beyond §7.6: `created_at`, and while the job lives, its
+    `input`, as JSON text, to its own principal."""
 
 
 @attrs.frozen(kw_only=True)

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Final
 
 import attrs
 
+from arcp_trio.wire.event_bodies import Quantity
 from arcp_trio.wire.json import JsonObject
 from arcp_trio.wire.questions import QuestionBody
 from arcp_trio.wire.rules import KEEP_NULL, VENDOR, WIRE_NAME, Rule, always
@@ -67,6 +68,14 @@ class ErrorBrief:
 
 
 @attrs.frozen(kw_only=True)
+class ProgressBrief:
+    """How far a job is, as it said last."""
+
+    current: Quantity
+    total: Quantity | None = None
+
+
+@attrs.frozen(kw_only=True)
 class JobBrief:
     """What a listing of this project tells of a job beyond §6.6; what is not known is absent."""
 
@@ -84,6 +93,8 @@ class JobBrief:
     """What it and the jobs that it delegated to have spent, by currency."""
     last_event: str | None = None
     """Its last event in words: one line of plain text."""
+    progress: ProgressBrief | None = None
+    """How far it is, while it runs."""
     node: str | None = None
     """The node at which it runs, if several share a store."""
 

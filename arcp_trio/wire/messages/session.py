@@ -115,6 +115,10 @@ class WelcomeExtras:
 
     input_schemas: dict[str, JsonObject] | None = None
     """What the inputs of agents must be, in JSON Schema, by `name@version`."""
+    store: str | None = None
+    """Where it keeps jobs and sessions, such as `SQLite`."""
+    nodes: list[str] | None = None
+    """The names of its nodes, if several share a store."""
 
 
 @attrs.frozen(kw_only=True)

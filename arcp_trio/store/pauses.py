@@ -1,0 +1,48 @@
+"""What lets a thread go on beside a loop that is always busy.
+
+A thread that waits for Python's lock asks for it only once it has waited for the switch interval,
+and it begins to wait anew each time the loop gives the lock up. A busy loop does so at each system
+call, and takes the lock back before the thread is awake. So a read of ten statements could take
+hundreds of milliseconds beside a principal that keeps the loop busy.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import trio
+from trio.abc import Instrument
+
+BUSY_SECONDS: Final = 0.001
+"""How long a busy loop goes on without a pause."""
+PAUSE_SECONDS: Final = 0.00005
+"""How long it sleeps then, at least: enough for a short read, if nothing takes the lock."""
+
+
+class Pauses(Instrument):
+    """Has a busy loop sleep for a moment now and then, during blocks in which a thread works.
+
+    The blocks of several tasks may overlap.
+    """
+
+    def __init__(self) -> None:
+        self._blocks = 0
+        self._paused_at = 0.0
+
+    def __enter__(self) -> None:
+        if not self._blocks:
+            self._paused_at = time.perf_counter()
+            trio.lowlevel.add_instrument(self)
+        self._blocks += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._blocks -= 1
+        if not self._blocks:
+            trio.lowlevel.remove_instrument(self)
+
+    def before_io_wait(self, timeout: float) -> None:
+        """Sleep, if there is something to do at once and the last pause was long ago."""
+        if timeout == 0 and time.perf_counter() - self._paused_at > BUSY_SECONDS:
+            time.sleep(PAUSE_SECONDS)
+            self._paused_at = time.perf_counter()

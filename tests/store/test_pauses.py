@@ -1,0 +1,44 @@
+"""A busy loop sleeps now and then while a thread works, so that the thread gets Python's lock."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import trio
+
+from arcp_trio.store import pauses
+from arcp_trio.store.pauses import Pauses
+
+PAUSE_SECONDS = 0.01
+PASSES = 20
+
+
+@pytest.fixture(autouse=True)
+def _at_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pauses, "BUSY_SECONDS", 0)
+    monkeypatch.setattr(pauses, "PAUSE_SECONDS", PAUSE_SECONDS)
+
+
+async def _seconds_of_passes() -> float:
+    began = time.perf_counter()
+    for _ in range(PASSES):
+        await trio.lowlevel.checkpoint()
+    return time.perf_counter() - began
+
+
+async def test_busy_loop_pauses_during_the_block() -> None:
+    """A loop that always has something to do sleeps while somebody is in the block."""
+    with Pauses():
+        assert await _seconds_of_passes() >= (PASSES - 1) * PAUSE_SECONDS
+
+
+async def test_blocks_overlap() -> None:
+    """The loop pauses until the last block has ended, and no longer."""
+    both = Pauses()
+    with both:
+        with both:
+            pass
+        assert await _seconds_of_passes() >= (PASSES - 1) * PAUSE_SECONDS
+    with pytest.raises(KeyError):
+        trio.lowlevel.remove_instrument(both)
