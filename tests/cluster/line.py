@@ -15,6 +15,9 @@ import trio
 _CHUNK: Final = 65_536
 _ASKS_FIRST: Final = (80877103, 80877104)
 """What begins a connection by asking for TLS or GSSAPI: the answer is one byte."""
+_STEPS: Final = (b"E", b"Q", b"S", b"Z")
+"""The messages Execute, Query and Sync, and the answers ErrorResponse and ReadyForQuery. Those in
+between only prepare one of these."""
 
 
 @attrs.define(eq=False)
@@ -28,12 +31,18 @@ class Trap:
     mark: bytes
     at: int
     do: Callable[[Flow], Awaitable[object]]
+    steps: bool = False
+    """Only messages count that have the other side do something; see `_STEPS`."""
     seen: int = 0
+    begun: bool = False
     sprung: trio.Event = attrs.field(factory=trio.Event)
 
     def is_at(self, message: bytes) -> bool:
         """Count a message; return whether it is the one."""
-        if self.sprung.is_set() or (self.seen == 0 and self.mark not in message):
+        self.begun = self.begun or self.mark in message
+        if self.sprung.is_set() or not self.begun:
+            return False
+        if self.steps and message[:1] not in _STEPS:
             return False
         self.seen += 1
         return self.seen == self.at

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import signal
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,18 +17,26 @@ import trio
 
 from arcp_trio.runtime.tasks import first_of
 from tests.cluster.client import Client
-from tests.cluster.hindering import FAULTS, Fault, cut_off, killed, late, stopped, unheard
+from tests.cluster.hindering import (
+    Fault,
+    cut_off,
+    killed,
+    late,
+    stopped,
+    unheard,
+    with_each_fault,
+)
 from tests.cluster.line import Trap
 from tests.cluster.nodes import Node
 from tests.cluster.stage import Stage, staged
-from tests.postgres import fresh_database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
-log = logging.getLogger(__name__)
-
 Way: TypeAlias = Callable[[Stage, Node, str], AbstractAsyncContextManager[None]]
 """Has a client lose its connection to a node; when its block begins, it may connect again."""
+
+NODE_SECONDS: Final = 20
+"""No node is to be taken for dead here."""
 
 _HOME: Final = (
     "SELECT name FROM arcp.session LEFT JOIN arcp.node USING (node) WHERE session_id = %s"
@@ -109,7 +116,7 @@ async def move(stage: Stage, client: Client, case: Case) -> bool:
     home = next(n for n in stage.cluster.nodes if n.name == home_of(database, session_id))
     taker = stage.others(home)[case.at % 2]
     failing, mark = (home, b"release") if case.of_home else (taker, session_id.encode())
-    trap = failing.line.trap = Trap(mark, case.at, partial(case.fault, failing))
+    trap = failing.line.trap = Trap(mark, case.at, partial(case.fault, failing), steps=True)
     resumed = partial(resumed_since, client, client.resumes)
     async with case.way(stage, home, session_id):
         with stage.cluster.balancer.only([taker.port]):
@@ -147,17 +154,15 @@ async def restore(node: Node) -> None:
         node.serves = True
 
 
-async def go_through(database: str, folder: Path, cases: Iterable[Case], seconds: float) -> int:
+async def go_through(stage: Stage, cases: Iterable[Case]) -> int:
     """Have a session move for each case, until it takes fewer messages; return for how many."""
-    number = 0
-    async with staged(database, folder, node_seconds=20, seconds=seconds) as stage:
-        client = await stage.client()
-        for case in cases:
-            with trio.fail_after(100):
-                if not await move(stage, client, case):
-                    break
-            number += 1
-        assert client.lost_sessions == 0
+    client, number = await stage.client(), 0
+    for case in cases:
+        with trio.fail_after(100):
+            if not await move(stage, client, case):
+                break
+        number += 1
+    assert client.lost_sessions == 0
     return number
 
 
@@ -169,7 +174,8 @@ async def test_some_moves_that_are_cut_short(database: str, tmp_path: Path) -> N
         Case(released, 3, cut_off, of_home=True),
         Case(stolen, 4, stopped),
     ]
-    assert await go_through(database, tmp_path, cases, seconds=110) == len(cases)
+    async with staged(database, tmp_path, node_seconds=NODE_SECONDS) as stage:
+        assert await go_through(stage, cases) == len(cases)
 
 
 @pytest.mark.soak
@@ -181,17 +187,10 @@ async def test_a_move_that_is_cut_short_at_each_message(
     way: Way, *, of_home: bool, tmp_path: Path
 ) -> None:
     """The same at each message of a move, for all faults side by side: most of it is waiting."""
-    reached: dict[str, int] = {}
 
-    async def at_each(fault: Fault) -> None:
-        folder = tmp_path / fault.__name__
-        folder.mkdir()
+    async def at_each(stage: Stage, fault: Fault) -> int:
         cases = (Case(way, at, fault, of_home) for at in itertools.count(1))
-        with fresh_database() as database:
-            reached[fault.__name__] = await go_through(database, folder, cases, seconds=3_000)
+        return await go_through(stage, cases)
 
-    async with trio.open_nursery() as nursery:
-        for fault in FAULTS:
-            nursery.start_soon(at_each, fault)
-    log.info("messages until the end of a move: %s", reached)
-    assert min(reached.values()) > 5, reached
+    done = await with_each_fault(tmp_path, at_each, NODE_SECONDS)
+    assert min(done.values()) > 5, done
