@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 Way: TypeAlias = Callable[[Stage, Node, str], AbstractAsyncContextManager[None]]
 """Has a client lose its connection to a node; when its block begins, it may connect again."""
 
-NODE_SECONDS: Final = 20
+NODE_SECONDS: Final = 60
 """No node is to be taken for dead here."""
 
 _HOME: Final = (
