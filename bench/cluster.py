@@ -16,8 +16,11 @@ import psycopg
 from arcp_trio.store.postgres.administering import make_schema
 from bench.client import Client, arrivals
 from bench.figures import Extent, Figure, percentiles, stopwatch
+from bench.following import LEAD_SECONDS, SENT, follow
+from bench.groups import groups
 from bench.peers import DURABLE, TOKENS, Server
 from bench.round_trips import run_jobs
+from bench.storming import storm
 from bench.streaming import MESSAGE_CHARACTERS, stream
 from tests.postgres import PostgresServer, own_server
 
@@ -35,8 +38,6 @@ LEAST_TICKS: Final = 100
 in which the system counts it."""
 JOBS: Final = 1_000
 """Jobs that a node has when it is killed."""
-_LEAD_SECONDS: Final = 1.0
-_SENT: Final = b'"sent '
 
 
 class _Node(Server):
@@ -89,16 +90,33 @@ def cluster(server: Server, extent: Extent) -> Sequence[Figure]:
             figures.append(_crowd(nodes, extent))
             if count == 2:
                 figures += _watch(nodes, extent)
+                figures += follow(nodes, extent)
                 figures.append(_take_over(nodes, extent))
-    return figures
+    for sessions in (1, 10) if extent.complete else (1,):
+        with _nodes(server.folder, 3) as (nodes, database):
+            figures.append(storm(nodes, nodes[0].kill, sessions * extent.crowd))
+    return [*figures, *_groups(extent)]
+
+
+def _groups(extent: Extent) -> Sequence[Figure]:
+    """Measure groups of events, in this process."""
+    with _database() as database:
+        return groups(database, extent)
+
+
+@contextmanager
+def _database() -> Generator[PostgresServer]:
+    """Run a PostgreSQL that syncs as one in use does."""
+    with own_server() as database:
+        database.start(fsync="on", full_page_writes="on", shared_buffers="128MB")
+        make_schema(database.url(), None)
+        yield database
 
 
 @contextmanager
 def _nodes(folder: Path, count: int) -> Generator[tuple[list[_Node], PostgresServer]]:
-    """Run nodes on a PostgreSQL of their own, which syncs as one in use does."""
-    with own_server() as database, ExitStack() as stack:
-        database.start(fsync="on", full_page_writes="on", shared_buffers="128MB")
-        make_schema(database.url(), None)
+    """Run nodes on a PostgreSQL of their own."""
+    with _database() as database, ExitStack() as stack:
         os.environ["ARCP_STORE"] = database.url()
         stack.callback(os.environ.pop, "ARCP_STORE")
         nodes = [_Node(folder, f"n{number}") for number in range(count)]
@@ -177,7 +195,7 @@ def _watch(nodes: Sequence[Server], extent: Extent) -> Sequence[Figure]:
         Client(here.url, features=("subscribe",)) as near,
         Client(there.url, features=("subscribe",)) as far,
     ):
-        begin = time.monotonic() + _LEAD_SECONDS
+        begin = time.monotonic() + LEAD_SECONDS
         owner.submit("ticker", {"n": ticks, "interval": TICK_SECONDS, "begin": begin})
         job_id = owner.expect("job.accepted")["payload"]["job_id"]
         for watcher in (near, far):
@@ -187,9 +205,9 @@ def _watch(nodes: Sequence[Server], extent: Extent) -> Sequence[Figure]:
         for client, frames in arrivals([near, far]):
             now = time.monotonic()
             for frame in frames:
-                at = frame.find(_SENT)
+                at = frame.find(SENT)
                 if at >= 0:
-                    waits[client].append(now - float(frame[at + len(_SENT) :].split()[0]))
+                    waits[client].append(now - float(frame[at + len(SENT) :].split()[0]))
             if all(len(found) == ticks for found in waits.values()):
                 break
     return [

@@ -55,10 +55,10 @@ class ConsoleCommand:
 
 _SERVE_NOTES: Final = f"""\
 Jobs, events and sessions are kept in DIR/arcp.db, for one runtime at a time. They outlive the
-process: a client resumes its session at the next one, and a job that was running ends with an
-error that says that it may be tried again. If no token is given, one is made for the principal
-"local", kept in DIR/token for the next start, and printed on standard error. While it runs, its
-address is in DIR/address. The client commands find both there.
+process: at the next start clients resume their sessions, jobs of durable agents go on, and others
+end with an error that says that they may be tried again. If no token is given, one is made for the
+principal "local", kept in DIR/token for the next start, and printed on standard error. While it
+runs, its address is in DIR/address. The client commands find both there.
 {serve.TOKENS_VARIABLE}="p=t,p2=t2" in the environment gives tokens, too.
 
 With --store, jobs, events and sessions are in a PostgreSQL that `{PROGRAM} store init` has

@@ -150,7 +150,7 @@ class Moves(ABC):
         """Make a session this node's that the other one does not let go of.
 
         Return False if it is no longer where it was when it had moved so often: it may have moved
-        on meanwhile, and even come back.
+        on meanwhile, and even come back. The same holds if a third node is about to have it.
         """
 
     @abstractmethod

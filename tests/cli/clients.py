@@ -117,7 +117,7 @@ async def formal(job):
 @agents.agent("monster")
 async def monster(job):
     await job.log("x" * 1_000_000)
-    await job.emit("x-vendor.acme.keys", {f"{n}": n for n in range(60_000)})
+    await job.emit("x-vendor.acme.keys", {f"{n:x}": 0 for n in range(100_000)})
     await job.emit("x-vendor.acme.depth", {"a": [[[[[["deep"]]]]]]})
     await job.artifact("javascript:alert(1)", "text/html")
     await job.artifact("https://example.com/a?b=<i>", "<b>bold</b>")

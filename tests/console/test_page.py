@@ -208,7 +208,7 @@ def test_hostile_words_change_nothing(browser: Browser, commands: Commands, said
 
 
 def test_monstrous_events_are_folded(browser: Browser, commands: Commands) -> None:
-    """A line of a megabyte and 60,000 keys are folded; only addresses of the web are links."""
+    """A line of a megabyte and 100,000 keys are folded; only addresses of the web are links."""
     job_id = commands.detached("monster")
     with console(browser, commands.url) as shown:
         shown.sign_in(place=f"/jobs/{job_id}")
@@ -325,12 +325,17 @@ def test_it_is_for_everybody(
         page.goto(shown.origin)
         found = {"sign in": serious(page, axe)}
         shown.sign_in()
-        for place in ("/", f"/jobs/{shop}", f"/jobs/{cook}", "/new"):
+        nowhere = "/jobs/job_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+        jobs = (f"/jobs/{shop}", f"/jobs/{shop}?at=3", nowhere, f"/jobs/{cook}")
+        for place in ("/", "/?state=error", "/new", *jobs):
             page.goto(f"{shown.origin}/#{place}")
             page.get_by_role("heading", level=1).wait_for()
             page.wait_for_timeout(500)
             found[place] = serious(page, axe)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.get_by_role("button", name="Cancel job").click()
+        page.get_by_role("dialog").wait_for()
+        found["dialog"] = serious(page, axe)
         assert {place: faults for place, faults in found.items() if faults} == {}
 
 

@@ -177,6 +177,15 @@ async def test_a_session_whose_node_stands_still_within_a_group_is_stolen(databa
         assert await place(second) == shared(second).node
 
 
+async def test_a_session_that_a_third_node_is_about_to_have_is_not_stolen(database: str) -> None:
+    """While a third node has the row locked, as an adoption has, nobody waits for it for long."""
+    async with stores(database) as (first, second):
+        with psycopg.connect(database, application_name="arcp/77") as third:
+            third.execute("SELECT FROM arcp.session WHERE session_id = 'S' FOR NO KEY UPDATE")
+            assert not await shared(second).steal("S", shared(first).node, 0)
+        assert await place(second) == shared(first).node
+
+
 async def test_what_waits_for_a_lock_delays_no_wake_up(database: str) -> None:
     """While a node waits for the row of one that it adopts, a command of it is heard of at once."""
     async with stores(database) as (asked, asker):

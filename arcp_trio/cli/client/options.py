@@ -133,7 +133,11 @@ class TokenOptions(OutputOptions):
         "JOB_ID", "the one job that can be looked at; without it, all of one's own"
     )
     expires_in: float = option(
-        DURATION, "TIME", "how long it is good for, at most a day: 90s, 10m, 1h30m", default=3600.0
+        DURATION,
+        "TIME",
+        "how long it is good for, at most a day: 90s, 10m, 1h30m",
+        default=3600.0,
+        stated="1h",
     )
 
 

@@ -109,8 +109,8 @@ class ServeOptions:
     agent: tuple[str, ...] = repeatable(
         TEXT,
         "NAME[@VERSION]=TARGET",
-        "an agent to serve: MODULE:FUNCTION, or a program started for each job, which speaks ARCP, "
-        "stdio:COMMAND, or ACP as coding agents do, acp:COMMAND",
+        "an agent to serve: MODULE:FUNCTION; or stdio:COMMAND, a program that speaks ARCP; or"
+        " acp:COMMAND, one that speaks ACP, as coding agents do",
         default=(),
     )
     sandbox: str = option(
@@ -134,7 +134,7 @@ class ServeOptions:
     agent_env: tuple[str, ...] = repeatable(
         TEXT,
         "NAME[=VALUE]",
-        "a variable for agents that are acp:COMMAND; without a value that of serve",
+        "a variable for agents that are acp:COMMAND; NAME alone takes the value that serve has",
         default=(),
     )
     agent_home: str | None = option(
@@ -152,7 +152,7 @@ class ServeOptions:
     workers: int | None = option(
         COUNT,
         "N",
-        "worker processes, in which the agents of each --agents run, N at a time",
+        "run the agents of each --agents in N worker processes, one job at a time in each",
         default=None,
     )
     worker_user: int | None = option(

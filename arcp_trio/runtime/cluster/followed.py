@@ -66,6 +66,21 @@ class Followed:
 
     # -- what is found in the store
 
+    @property
+    def known(self) -> int:
+        """How many entries the store is known to have had."""
+        return max(self.length, *(watch.cursor for watch in self._watches.values()), 0)
+
+    def forget(self, length: int) -> None:
+        """Take in that a failover has left only `length` entries in the store.
+
+        A session that was given one of those cannot go on: others will have their indexes.
+        """
+        self.length, self.hinted = length, min(self.hinted, length)
+        for watch in self._watches.values():
+            if watch.cursor > length:
+                watch.lose_track()
+
     def learn(self, extent: Extent) -> None:
         """Take in how far the journal goes."""
         # What is known may be newer than this, but not than the end.

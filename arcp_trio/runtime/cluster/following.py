@@ -168,22 +168,26 @@ class Following:
         if not job_ids:
             return False
         looked_at = [self._followed[job_id] for job_id in job_ids]
-        before = {followed: followed.length for followed in looked_at}
+        before = {followed: followed.known for followed in looked_at}
         cursors = {f.job_id: f.hinted for f in looked_at if f.job_id in moved and f.takes_hints}
         news = await self._follows.news(job_ids, cursors, READ_ENTRIES, READ_BYTES)
-        for followed in looked_at:
-            self._learn(followed, news.extents.get(followed.job_id))
+        for followed, known in before.items():
+            self._learn(followed, news.extents.get(followed.job_id), known)
         await self._give_hints(news.owed)
         await self._read_on(looked_at)
-        return any(followed.length > length for followed, length in before.items())
+        return any(followed.length > known for followed, known in before.items())
 
-    def _learn(self, followed: Followed, extent: Extent | None) -> None:
+    def _learn(self, followed: Followed, extent: Extent | None, known: int) -> None:
         job = self._jobs.live.get(followed.job_id)
         if job is not None:
             followed.become(job.journal)  # this node goes on with it, after the end of another one
         elif extent is None:
             followed.become(None)  # which the sessions are told when they read
         elif followed.job_id in self._followed:
+            if extent.length < known:
+                facts = {"job_id": followed.job_id, "known": known, "left": extent.length}
+                log.warning("the database has forgotten entries of a journal", extra=facts)
+                followed.forget(extent.length)
             followed.learn(extent)
             self._keys[extent.key] = followed.job_id
 

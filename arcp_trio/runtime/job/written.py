@@ -37,6 +37,10 @@ class Watcher(Protocol):
         """Go on with another journal, or with none, that has the same entries."""
         ...
 
+    def lose_track(self) -> None:
+        """Have the client told that the store has forgotten entries that it was given."""
+        ...
+
     def fall_behind(self) -> None:
         """Have the session read the journal, from the cursor on."""
         ...

@@ -8,6 +8,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
+import trio
+
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.notices import refusal, store_trouble
 from arcp_trio.runtime.session.batch import Batch, goes_to_anyone
@@ -40,6 +42,9 @@ log = logging.getLogger(__name__)
 BATCH_FRAMES: Final = 1_024
 BATCH_BYTES: Final = 1024 * 1024
 """A batch takes what is there, up to these bounds; it never waits for more."""
+
+FORGOTTEN_SECONDS: Final = 0.1
+"""Pause between two reads of entries that the store has forgotten, until that is found out."""
 
 
 class Scribe:
@@ -170,34 +175,47 @@ class Scribe:
         self._session.release(len(told))
 
     async def _catch_up(self) -> None:
-        session = self._session
-        if any(watch.may_be_behind for watch in session.watches.values()):
-            # The cursors of all watches: a job that is not behind now may emit before the read.
-            cursors = {job_id: watch.cursor for job_id, watch in session.watches.items()}
-            try:
-                owed = await self._session.reads.owed(cursors, BATCH_FRAMES, BATCH_BYTES)
-                if self._others is not None and session.asks:
-                    await self._others.hear()  # what comes of a command follows its answer
-            except JournalTrimmed as gone:
-                await self._give_up(gone)
-                return
-            except StoreError:
-                log.exception("catching up failed", extra=session.facts)
-                self._session.lose_connection(store_trouble())
-                return
-            if not owed:
-                await self._store.flushed()
-            # Items told before these entries were emitted come first, such as the promise that a
-            # job is cancelled; and a job that has begun meanwhile may have emitted in between.
-            await self._take(self._outbox.take())
-            if session.watches.keys() - cursors.keys():
-                return
-            await self._publisher.publish(self._owed_batch(owed))
+        watches = self._session.watches.values()
+        lost_track = next((watch for watch in watches if watch.lost_track), None)
+        if lost_track is not None:
+            await self._give_up(lost_track)
+            return
+        if any(watch.may_be_behind for watch in watches) and not await self._read_journals():
+            return
         if self._outbox.unsent is not None and not self._owed_something:
             self._outbox.caught_up()
             if self._leave is not None:
                 await self._publisher.all_stored()
                 self._part(self._leave)
+
+    async def _read_journals(self) -> bool:
+        """Read and number what the session is owed; return False if nothing came of that."""
+        session = self._session
+        # The cursors of all watches: a job that is not behind now may emit before the read.
+        cursors = {job_id: watch.cursor for job_id, watch in session.watches.items()}
+        follows_on = any(watch.follows and watch.behind for watch in session.watches.values())
+        try:
+            owed = await session.reads.owed(cursors, BATCH_FRAMES, BATCH_BYTES)
+            if self._others is not None and session.asks:
+                await self._others.hear()  # what comes of a command follows its answer
+        except JournalTrimmed as gone:
+            await self._give_up(session.watches[gone.job_id])
+            return False
+        except StoreError:
+            log.exception("catching up failed", extra=session.facts)
+            session.lose_connection(store_trouble())
+            return False
+        if not owed:
+            await self._store.flushed()
+            if follows_on:
+                await trio.sleep(FORGOTTEN_SECONDS)
+        # Items told before these entries were emitted come first, such as the promise that a
+        # job is cancelled; and a job that has begun meanwhile may have emitted in between.
+        await self._take(self._outbox.take())
+        if session.watches.keys() - cursors.keys():
+            return False
+        await self._publisher.publish(self._owed_batch(owed))
+        return True
 
     def _owed_batch(self, owed: Sequence[Owed]) -> Batch:
         batch = Batch(self._session, self._jobs)
@@ -277,16 +295,15 @@ class Scribe:
         else:
             unsent.end(item.farewell)
 
-    async def _give_up(self, gone: JournalTrimmed) -> None:
+    async def _give_up(self, watch: Watch) -> None:
         """Tell the client that events it is owed are gone, rather than go on with a hole.
 
         This ends a subscription; for a job that the session submitted it ends the session, whose
         watch stays behind, so that a connection already on its way here is told the same.
         """
         session = self._session
-        watch = session.watches[gone.job_id]
-        error = ResumeWindowExpired(f"events of {gone.job_id} are gone before they could be sent")
-        told = refusal(error, job_id=gone.job_id)
+        error = ResumeWindowExpired(f"events of {watch.job_id} are gone from the store")
+        told = refusal(error, job_id=watch.job_id)
         if watch.observer:
             batch = Batch(session, self._jobs)
             batch.unwatch(watch)

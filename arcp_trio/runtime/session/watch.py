@@ -28,6 +28,8 @@ class Watch:
     """The session subscribed to the job rather than submitting it (§7.6)."""
     hinted: bool = False
     """The journal has given notice of everything that the session is owed."""
+    lost_track: bool = False
+    """The store has forgotten entries that the session was given."""
 
     def hint(self, entry: Entry) -> None:
         """Give the session notice of an entry; the job's journal calls this for each one."""
@@ -48,6 +50,11 @@ class Watch:
         """Whether the session numbers entries as it is given notice of them."""
         return self.attached and not self.session.outbox.behind
 
+    def lose_track(self) -> None:
+        """Have the client told that the store has forgotten entries that it was given."""
+        self.lost_track = True
+        self.fall_behind()
+
     def fall_behind(self) -> None:
         """Have the session read journals, from the cursors on."""
         self.session.outbox.fall_behind()
@@ -66,7 +73,12 @@ class Watch:
     @property
     def may_be_behind(self) -> bool:
         """Whether the session is owed something, or may be: another node writes the journal."""
-        return self.behind or (self.journal is not None and self.journal.elsewhere)
+        return self.behind or self.follows
+
+    @property
+    def follows(self) -> bool:
+        """Whether another node writes the journal."""
+        return self.journal is not None and self.journal.elsewhere
 
     def skip_to_terminal(self) -> None:
         """Have the session owed nothing but the terminal; the job has ended."""

@@ -35,6 +35,8 @@ ANSWER_SECONDS: Final = 10.0
 PLAN_SECONDS: Final = 5.0
 """How long plans of statements are kept: tables that were small then may be large by now."""
 
+# To plan a statement takes longer than to execute it, so plans are kept; but see `plan_anew`.
+#
 # Most servers have lz4, which packs journals several times as fast as what they use by default.
 _SETTINGS: Final = """
     SET search_path = {schema}, pg_temp;
@@ -45,6 +47,7 @@ _SETTINGS: Final = """
     SELECT set_config('default_toast_compression', 'lz4', false) FROM pg_settings
         WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals);
     SET jit = off;
+    SET plan_cache_mode = force_generic_plan;
     SET lock_timeout = '5s';
     SET idle_in_transaction_session_timeout = '15s'"""
 _TRANSACTION_TIMEOUT: Final = "; SET transaction_timeout = '15s'"

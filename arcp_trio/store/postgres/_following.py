@@ -12,9 +12,6 @@ from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.records import Owed
 from arcp_trio.store.shared import Extent, News
 
-# To plan these takes longer than to execute them. It holds until the end of the transaction.
-_KEEP_PLANS: Final = "SELECT set_config('plan_cache_mode', 'force_generic_plan', true)"
-
 _EXTENTS: Final = """SELECT job_id, jid, trace_id, finished_at IS NOT NULL,
     CASE WHEN finished_at IS NOT NULL THEN length ELSE coalesce(
         (SELECT last_index + 1 FROM journal WHERE journal.jid = job.jid
@@ -32,7 +29,6 @@ def news(
     """Read how far journals go, and then what is new in them; see `Follows.news`."""
     found: Sequence[Owed] = ()
     with db.pipeline():  # one way to the server and back
-        db.execute(_KEEP_PLANS)
         rows = db.execute(_EXTENTS, ([*job_ids],))
         with suppress(JournalTrimmed):
             found = owed(db, cursors, entries, size)

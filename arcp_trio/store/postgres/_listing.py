@@ -8,6 +8,7 @@ from typing import Final
 from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.postgres._rows import JOB_COLUMNS, job_of
 from arcp_trio.store.postgres._schema import Database
+from arcp_trio.store.postgres._statements import plan_anew
 from arcp_trio.store.records import JobRow, Status
 
 _AGENTS: Final = """WITH RECURSIVE known (agent) AS (
@@ -41,12 +42,12 @@ def jobs(db: Database, query: JobQuery) -> Sequence[JobRow]:
         values.append(agent)
     newest_first = "ORDER BY created_at DESC, job_id DESC"
     # The page ends with the first job that makes it exceed its size.
-    rows = db.execute(
-        f"""SELECT {JOB_COLUMNS} FROM (
+    statement = f"""SELECT {JOB_COLUMNS} FROM (
             SELECT *, sum(length(accepted)) OVER ({newest_first}) - length(accepted) AS before
             FROM (SELECT * FROM job WHERE {" AND ".join(terms)} {newest_first} LIMIT %s) AS page
-        ) AS job WHERE before <= %s {newest_first}""".encode(),  # noqa: S608
-        (*values, query.limit, query.size),
-        binary=True,
-    )
-    return [job_of(row) for row in rows.fetchall()]
+        ) AS job WHERE before <= %s {newest_first}"""  # noqa: S608
+    with db.pipeline():  # one transaction
+        plan_anew(db)
+        values += [query.limit, query.size]
+        rows = db.execute(statement.encode(), values, binary=True).fetchall()
+    return [job_of(row) for row in rows]

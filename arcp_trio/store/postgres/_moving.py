@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import psycopg
@@ -49,14 +50,16 @@ def steal(
     """Update a session to be this node's; return whether it was where it had been found.
 
     A node that stands still in the middle of a group has the session's row locked. Its connections
-    are ended, and with them its locks.
+    are ended, and with them its locks. If another node has it locked, it is that one's soon.
     """
     names = {"me": me, "session_id": session_id, "node": node, "moves": moves}
     try:
         return _steal(db, me, names)
     except psycopg.errors.LockNotAvailable:
         db.execute(_TERMINATE, (TERMINATE_MILLISECONDS, application_name(address, node)))
-        return _steal(db, me, names)
+        with suppress(psycopg.errors.LockNotAvailable):
+            return _steal(db, me, names)
+        return False
 
 
 def _steal(db: Database, me: int, names: Mapping[str, object]) -> bool:

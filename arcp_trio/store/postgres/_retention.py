@@ -10,6 +10,7 @@ from typing import Final
 
 from arcp_trio.store.postgres._rows import JOB_BYTES, stored_bytes
 from arcp_trio.store.postgres._schema import Database
+from arcp_trio.store.postgres._statements import plan_anew
 from arcp_trio.store.retention import surplus, surplus_bytes
 from arcp_trio.store.writes import Expire
 
@@ -29,6 +30,7 @@ def expire(write: Expire, db: Database) -> None:
     If another node is about to do so, only what is to be forgotten now is marked: two nodes that
     count the same jobs would give up twice as many.
     """
+    plan_anew(db)
     if write.forgotten:
         _mark(db, b"job_id = ANY(%s)", [*write.forgotten])
     if not alone(db, EXPIRING):

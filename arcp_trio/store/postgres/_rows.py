@@ -106,10 +106,9 @@ def unfinished(db: Database, me: int) -> list[JobRow]:
 
 def credentials(db: Database, me: int) -> list[CredentialRow]:
     """Read the credentials of a node's jobs, and those that it has to revoke, oldest first."""
-    rows = db.execute(
-        f"SELECT {CREDENTIAL_COLUMNS} FROM credential WHERE node = %s ORDER BY id",  # noqa: S608
-        (me,),
-    )
+    query = f"SELECT {CREDENTIAL_COLUMNS} FROM credential WHERE node = %s ORDER BY id"  # noqa: S608
+    # As bytes, since psycopg wants texts to be literal.
+    rows = db.execute(query.encode(), (me,))
     return list(map(credential_of, rows))
 
 

@@ -24,6 +24,14 @@ def execute(db: Database, statement: Statement, me: int) -> Cursor[tuple[Any, ..
     return db.execute(query, {"me": me, **columns(rows)})
 
 
+def plan_anew(db: Database) -> None:
+    """Have statements planned for their values, until the end of the transaction.
+
+    The best way to find rows within a range of times depends on the range.
+    """
+    db.execute("SELECT set_config('plan_cache_mode', 'force_custom_plan', true)")
+
+
 def columns(rows: Rows, first: int = 0, *, width: int = 0) -> dict[str, object]:
     """Return columns by number, from `first` on; without a row there are `width` empty ones."""
     found: list[Sequence[object]] = list(zip(*rows, strict=True)) or [()] * width

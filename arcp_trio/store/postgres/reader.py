@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 import attrs
+import psycopg
 import trio
 from psycopg.conninfo import make_conninfo
 
@@ -172,11 +173,14 @@ class _ReaderInTurn(PostgresReader):
 @contextmanager
 def _one_state(db: Database) -> Generator[None]:
     """Have all statements of the block see one state of the database."""
-    db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-    try:
-        yield
-    finally:
-        db.execute("ROLLBACK")
+    with db.pipeline():  # what begins and ends it goes with its statements
+        db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        try:
+            yield
+        finally:
+            with suppress(psycopg.Error):  # which has been raised before
+                # At a rollback, psycopg would give up all statements that are prepared.
+                db.execute("COMMIT")
 
 
 @asynccontextmanager
