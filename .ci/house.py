@@ -49,7 +49,12 @@ MEETS_PROGRAMS = {
         *("__init__.py", "wire/json.py", "testing/frames.py", "testing/peer.py"),
         *("client/client.py", "client/events.py", "client/handles.py", "client/listing.py"),
         "client/questions.py",
-        *("runtime/job/agents.py", "runtime/job/job_view.py", "runtime/job/context.py"),
+        *(
+            "runtime/job/agent.py",
+            "runtime/job/agents.py",
+            "runtime/job/job_view.py",
+            "runtime/job/context.py",
+        ),
         "runtime/job/awaitable_context.py",
         "runtime/job/durable/calls.py",
         *(f"acp/{name}.py" for name in ("agent", "connecting", "errors", "requests")),

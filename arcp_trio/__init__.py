@@ -80,13 +80,13 @@ if TYPE_CHECKING:
         Issued,
         Provisioner,
     )
-    from arcp_trio.runtime.job.agents import (
+    from arcp_trio.runtime.job.agent import (
         Agent,
         AgentFunction,
-        Agents,
         AsyncioAgentFunction,
         BlockingAgentFunction,
     )
+    from arcp_trio.runtime.job.agents import Agents
     from arcp_trio.runtime.job.asyncio_context import AsyncioContext, AsyncioFile
     from arcp_trio.runtime.job.blocking import (
         AgentCancelled,
@@ -260,13 +260,13 @@ _NAMES: Final = {
     "runtime.clock": ("Clock", "SystemClock"),
     "runtime.credentials.credential": ("Credential",),
     "runtime.credentials.provisioner": ("CannotRevoke", "CredentialOrder", "Issued", "Provisioner"),
-    "runtime.job.agents": (
+    "runtime.job.agent": (
         "Agent",
         "AgentFunction",
-        "Agents",
         "AsyncioAgentFunction",
         "BlockingAgentFunction",
     ),
+    "runtime.job.agents": ("Agents",),
     "runtime.job.asyncio_context": ("AsyncioContext", "AsyncioFile"),
     "runtime.job.blocking": (
         "AgentCancelled",

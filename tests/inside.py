@@ -25,7 +25,7 @@ from arcp_trio.runtime.job import acceptance, events
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.job.link import DirectLink
-from arcp_trio.runtime.session import judge, publisher, record, scribe, sessions
+from arcp_trio.runtime.session import judge, publisher, record, scribe, sessions, sweeping
 from arcp_trio.runtime.session.outbox import Outbox
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
@@ -181,7 +181,7 @@ def set_version(runtime: Runtime, version: str) -> None:
 # -- bounds that cannot be configured
 
 
-SWEEP_SECONDS: Final = sessions.SWEEP_SECONDS
+SWEEP_SECONDS: Final = sweeping.SWEEP_SECONDS
 """How late, at most, something past its retention is removed."""
 
 MOST_SPARE_DIGESTS: Final = record.MOST_SPARE_DIGESTS

@@ -16,7 +16,7 @@ from arcp_trio.client.client import connect
 from arcp_trio.client.dialing import Dialer
 from arcp_trio.client.errors import ConnectionFailed, ConnectTimedOut, ProtocolError
 from arcp_trio.proxies.forwarding import Forwarding
-from arcp_trio.runtime.job.agents import AgentFunction
+from arcp_trio.runtime.job.agent import AgentFunction
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.transport.stdio import ChildProcess, spawn

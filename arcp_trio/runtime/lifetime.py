@@ -21,6 +21,7 @@ from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.session.local_parking import LocalParking
 from arcp_trio.runtime.session.sessions import Sessions
+from arcp_trio.runtime.session.sweeping import sweep
 from arcp_trio.runtime.shutdown import end_connections, end_jobs, leave_at_once, leave_to_others
 from arcp_trio.runtime.tasks import first_of, keep_running
 from arcp_trio.runtime.watchdog import Watchdog
@@ -137,7 +138,7 @@ class Lifetime:
         nursery.start_soon(partial(take_over, core, sessions, beginnings, sift), name="restart")
         # A store in trouble does not stop the start: clients are told of it.
         await first_of(core.taken_over.wait, core.store.troubled)
-        nursery.start_soon(keep_running, sessions.sweep, name="sweep")
+        nursery.start_soon(keep_running, partial(sweep, core, self.jobs, sessions), name="sweep")
         nursery.start_soon(keep_running, sessions.mind_store, name="store trouble")
         nursery.start_soon(keep_running, leftovers.sweep, core, self._agents, name="files of jobs")
         nursery.start_soon(keep_running, self.attendance.beat, name="heartbeats")

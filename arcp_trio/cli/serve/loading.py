@@ -20,7 +20,8 @@ from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.places import place_in_own_code, shown_path
 from arcp_trio.proxies.acp.agent import acp_agent
 from arcp_trio.proxies.stdio import stdio_agent
-from arcp_trio.runtime.job.agents import DEFAULT_VERSION, AgentFunction, Agents
+from arcp_trio.runtime.job.agent import AgentFunction
+from arcp_trio.runtime.job.agents import DEFAULT_VERSION, Agents
 from arcp_trio.sandbox.containment import Mode, NoSandbox
 from arcp_trio.wire.agent_ref import parse_agent_ref
 from arcp_trio.wire.errors import InvalidRequest

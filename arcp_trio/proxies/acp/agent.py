@@ -13,7 +13,7 @@ from arcp_trio.proxies.acp.folders import Folders
 from arcp_trio.proxies.acp.input import read_input
 from arcp_trio.proxies.acp.life import AgentLife
 from arcp_trio.proxies.acp.workplace import Workplaces
-from arcp_trio.runtime.job.agents import AgentFunction
+from arcp_trio.runtime.job.agent import AgentFunction
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.leftovers import IsKept
 from arcp_trio.sandbox.containment import Containment, Mode

@@ -21,7 +21,7 @@ from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.json import MAX_DEPTH, JsonLike, dumps
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.job.agents import AgentLoop
+    from arcp_trio.runtime.job.agent import AgentLoop
     from arcp_trio.runtime.job.job import Job
 
 log = logging.getLogger(__name__)

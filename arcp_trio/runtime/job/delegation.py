@@ -37,7 +37,7 @@ from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request, ne
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.job.agents import Agent
+    from arcp_trio.runtime.job.agent import Agent
     from arcp_trio.runtime.job.job import Job
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from arcp_trio.wire.ids import new_id
 if TYPE_CHECKING:
     from arcp_trio.authority.lease import Lease
     from arcp_trio.runtime.core import Core
-    from arcp_trio.runtime.job.agents import Agent
+    from arcp_trio.runtime.job.agent import Agent
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.tracing import Span
 

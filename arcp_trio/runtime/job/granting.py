@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from arcp_trio.authority.lease import Lease
     from arcp_trio.runtime.access import Policy
     from arcp_trio.runtime.core import Core
-    from arcp_trio.runtime.job.agents import Agent
+    from arcp_trio.runtime.job.agent import Agent
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.store.interface import Store
 

@@ -11,8 +11,8 @@ import attrs
 import trio
 
 from arcp_trio.runtime.job import costs, outcome
+from arcp_trio.runtime.job.agent import Agent
 from arcp_trio.runtime.job.agent_run import AgentRun
-from arcp_trio.runtime.job.agents import Agent
 from arcp_trio.runtime.job.children import Children
 from arcp_trio.runtime.job.events import close_calls
 from arcp_trio.runtime.job.granting import warn_of_idle_grants

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -21,9 +21,8 @@ from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.runtime.tasks import start_clean
 from arcp_trio.runtime.usage import serve_principal
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.store.outage import Outage
 from arcp_trio.store.records import SessionRow
-from arcp_trio.store.writes import Expire, PutSession
+from arcp_trio.store.writes import PutSession
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.ids import new_id
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
     from arcp_trio.store.queue import Group
 
 log = logging.getLogger(__name__)
-
-SWEEP_SECONDS: Final = 5.0
-"""How late what is past its retention is dropped, at most."""
 
 
 class Sessions:
@@ -66,7 +62,6 @@ class Sessions:
         self._parking = parking
         self.opening: set[trio.CancelScope] = set()
         """Handshakes under way: each is cancelled if the store gets into trouble."""
-        self._counting_outage = Outage(log, "stored bytes not counted")
         self._connected: Counter[str] = Counter()
         self.elsewhere: Mapping[str, int] = {}
         """How many sessions each principal has awake at other nodes, as of a moment ago."""
@@ -220,32 +215,9 @@ class Sessions:
         """Park sessions that an earlier runtime left in the store."""
         self._parking.park_all(principals)
 
-    async def sweep(self) -> None:
-        """Drop sessions whose window is over, and what is past its retention, until cancelled."""
-        core = self._core
-        while True:
-            next_window = self._parking.drop_due()
-            core.wrong_tokens.forget()
-            wall = core.clock.now()
-            expired = core.store.put(
-                Expire(
-                    now=wall,
-                    finished_before=wall - core.limits.finished_job_seconds,
-                    finished_jobs=core.limits.finished_jobs,
-                    forgotten=self.jobs.take_forgotten(wall - SWEEP_SECONDS),
-                    bytes_each=core.limits.stored_bytes_per_principal,
-                    bytes_total=core.limits.stored_bytes_total,
-                    parked_sessions=core.limits.parked_sessions_per_principal,
-                )
-            )
-            with trio.move_on_at(min(next_window, trio.current_time() + SWEEP_SECONDS)):
-                await expired.committed()
-                await self._count_stored()
-                await core.store.much_written()
-
-    async def _count_stored(self) -> None:
-        with self._counting_outage:
-            self._core.ledger.stored.set_all(await self._core.store.stored_bytes())
+    def drop_due(self) -> float:
+        """Drop sessions whose window is over; return when the next one ends, on Trio's clock."""
+        return self._parking.drop_due()
 
     # -- figures
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from arcp_trio.runtime.core import Core
-    from arcp_trio.runtime.job.agents import Agent
+    from arcp_trio.runtime.job.agent import Agent
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.store.memos import Durability, JournalExtent
     from arcp_trio.store.records import JobRow
