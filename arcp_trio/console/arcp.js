@@ -51,11 +51,11 @@ export class Client {
 	#socket = null;
 	/** @type {string | null} */
 	#resumeToken = null;
-	/** Calls, by the ids under which each was sent; and those without an answer. */
+	/** Calls by the ids under which they were sent, and those without an answer. */
 	#calls = new Map();
 	#waiting = new Set();
 	#jobs = new Map();
-	/** What is followed no longer, as far as the runtime is not known to have heard it. */
+	/** Jobs followed no longer, unless the runtime surely knows. */
 	#left = new Set();
 	#pause = FIRST_PAUSE_MS;
 	#lostAt = Date.now();
@@ -252,7 +252,6 @@ export class Client {
 		socket.close();
 	}
 
-	/** @param {WebSocket} socket */
 	#lost(socket) {
 		if (this.#socket !== socket || this.state === 'closed') return;
 		this.#drop();
@@ -273,7 +272,6 @@ export class Client {
 		if (this.state === 'reconnecting' && !this.#socket) this.#open();
 	}
 
-	/** @param {Error | null} why */
 	#end(why) {
 		if (this.state === 'closed') return;
 		this.#drop();
@@ -287,7 +285,6 @@ export class Client {
 		this.#closed.resolve(why);
 	}
 
-	/** @param {State} state */
 	#change(state, retryAt) {
 		this.state = state;
 		this.retryAt = retryAt;
@@ -313,7 +310,7 @@ export class Client {
 		this.#opened.resolve();
 	}
 
-	/** Take a connection on which nothing is heard for one that is lost. @param {number} interval */
+	/** Take a connection on which nothing is heard for one that is lost. */
 	#watch(interval) {
 		this.#later(interval, () => {
 			const socket = this.#socket;
@@ -322,7 +319,6 @@ export class Client {
 		});
 	}
 
-	/** @param {number} ms @param {() => unknown} act */
 	#later(ms, act) {
 		const timer = setTimeout(() => {
 			this.#timers.delete(timer);
@@ -372,7 +368,7 @@ export class Client {
 		}
 	}
 
-	/** Whether a number is the next one. After a gap the session is resumed. @param {number} seq */
+	/** Whether a number is the next one. After a gap the session is resumed. */
 	#counts(seq) {
 		if (seq <= this.lastSeq) return false;
 		if (seq > this.lastSeq + 1) {
@@ -574,7 +570,6 @@ function deferred() {
 	return made;
 }
 
-/** @param {string} prefix */
 function newId(prefix) {
 	const bytes = crypto.getRandomValues(new Uint8Array(16));
 	return prefix + Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');

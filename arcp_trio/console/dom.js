@@ -1,6 +1,6 @@
 /** Elements made of trusted names and untrusted texts, and how values are written for people. */
 
-/** What cannot be seen, or changes how other text is seen. */
+/** What cannot be seen, or changes how other text is. */
 const HIDDEN = /(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 /** The text with such characters as their numbers. */
@@ -15,8 +15,7 @@ export function clipped(text, most = 200) {
 }
 
 /**
- * Make an element. Texts become text nodes, never markup. First may come an object with attributes, and handlers such
- * as `onclick`, then what the element contains.
+ * Make an element: texts become text nodes, never markup. An object may come first, with attributes and handlers.
  * @param {string} name
  * @param {...any} rest
  * @returns {any}
@@ -115,7 +114,7 @@ const ICONS = {
 /** A state as an icon and a word. @param {string} state */
 export function stateWord(state) {
 	const known = ICONS[state] ? state : '';
-	return h('span', { class: `state ${known}`, 'data-icon': ICONS[state] ?? '·' }, state.replace('_', ' '));
+	return h('span', { class: known, 'data-icon': ICONS[state] ?? '·' }, state.replace('_', ' '));
 }
 
 /** What was spent of what was given, in words. */

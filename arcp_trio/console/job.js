@@ -139,8 +139,8 @@ export async function showJob(place, id) {
 	function ask() {
 		const dialog = h(
 			'dialog',
-			{ 'aria-labelledby': 'sure' },
-			h('h2', { id: 'sure' }, 'Cancel this job?'),
+			{ 'aria-label': 'Cancel this job?' },
+			h('h2', 'Cancel this job?'),
 			h('p', 'Its agent is asked to stop.'),
 			button('Cancel job', () => stop(dialog)),
 			button('Let it run', () => dialog.close()),

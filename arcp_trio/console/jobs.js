@@ -31,7 +31,7 @@ export function showJobs(place) {
 	const find = finder(query.get('text'));
 	const status = choice('State', 'all states', STATES);
 	const since = choice('Started', 'at any time', Object.keys(SINCE));
-	const names = client.agents.map((each) => each.name ?? each);
+	const names = client.agents.map((each) => each.name);
 	const agent = choice('Agent', 'all agents', names);
 	const who = h('input', { 'aria-label': 'Principal', placeholder: 'anybody', value: query.get('who') });
 	status.value = query.get('state') ?? '';
@@ -91,7 +91,7 @@ export function showJobs(place) {
 		arrange();
 	}
 
-	/** Fetch older jobs, when one scrolls to where they are, or they are searched. */
+	/** Fetch older jobs, as one scrolls to them or searches. */
 	async function older() {
 		if (loading || !cursor || gone || known.size >= MOST_KNOWN) return;
 		loading = true;

@@ -131,7 +131,7 @@ export function showForm(place) {
 		event.preventDefault();
 		say(problem, '');
 		try {
-			const given = read(input.value);
+			const given = read();
 			const ends = Date.now() + 60_000 * minutes.value;
 			const expiresAt = minutes.value ? new Date(ends).toISOString() : undefined;
 			const job = await place.elsewhere((other) => other.submit(agent.value, given, { lease: asked(), expiresAt }));
@@ -142,12 +142,12 @@ export function showForm(place) {
 		}
 	}
 
-	function read(text) {
+	function read() {
 		try {
-			return JSON.parse(text);
+			return JSON.parse(input.value);
 		} catch (error) {
-			const place_ = /position (\d+)/.exec(String(error));
-			if (place_) input.setSelectionRange(Number(place_[1]), Number(place_[1]) + 1);
+			const at = Number(/position (\d+)/.exec(error)?.[1]);
+			if (at >= 0) input.setSelectionRange(at, at + 1);
 			input.focus();
 			throw new Error(`The input is not JSON: ${error.message}`);
 		}

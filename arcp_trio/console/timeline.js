@@ -7,6 +7,9 @@ import { button, choice, duration, finder, h, option, put } from './dom.js';
 const MOST = 12_000;
 const MOST_SIZE = 50_000_000;
 const SLACK = 500;
+/** Articles that stand alone; further ones come in groups, so that the browser passes over what is out of sight. */
+const ALONE = 500;
+const GROUP = 100;
 const SLICE_MS = 8;
 const PAUSE_MS = 50;
 
@@ -27,8 +30,9 @@ export function makeTimeline(place, id, onevent) {
 	/** The stretch, how many events come before it, and its characters. */
 	let events = [];
 	let [first, size] = [0, 0];
-	/** How many of it have articles, and of these, how many were held against the filter. */
-	let [made, checked] = [0, 0];
+	/** Its articles, and how many of them were held against the filter. */
+	let articles = [];
+	let checked = 0;
 	/** How many events came since the last load began, and how many the job has. */
 	let [next, total] = [0, 0];
 	let loads = 0;
@@ -77,9 +81,8 @@ export function makeTimeline(place, id, onevent) {
 		goal = follows ? 0 : wanted;
 		const history = (accepted.subscribed_from ?? 0) - client.lastSeq;
 		first = Math.max(0, Math.min(wanted - MOST / 2, history - MOST));
-		events = [];
-		before = {};
-		size = made = checked = next = 0;
+		[events, articles, before] = [[], [], {}];
+		size = checked = next = 0;
 		log.replaceChildren();
 		schedule();
 		return accepted;
@@ -120,11 +123,14 @@ export function makeTimeline(place, id, onevent) {
 		for (; events.length - count > (size > MOST_SIZE ? 1 : MOST); count += 1) {
 			tell(before, events[count]);
 			size -= events[count].size;
-			if (count < made) log.firstChild?.remove();
 		}
 		events.splice(0, count);
+		for (const each of articles.splice(0, count)) {
+			const group = each.parentElement;
+			each.remove();
+			if (group !== log && !group.firstChild) group.remove();
+		}
 		first += count;
-		made = Math.max(0, made - count);
 		checked = Math.max(0, checked - count);
 	}
 
@@ -149,22 +155,28 @@ export function makeTimeline(place, id, onevent) {
 		timer = 0;
 		const until = performance.now() + SLICE_MS;
 		const inTime = () => performance.now() < until;
-		for (; checked < made && inTime(); checked += 1) check(log.children[checked]);
-		const fresh = document.createDocumentFragment();
-		for (; checked === made && made < events.length && inTime(); made += 1) {
-			const each = article(events[made], place, id, ran(events[made]));
-			check(each);
-			checked += 1;
-			fresh.append(each);
+		for (; checked < events.length && inTime(); checked += 1) {
+			if (checked === articles.length) add(events[checked]);
+			check(articles[checked]);
 		}
-		log.append(fresh);
 		if (follows) log.scrollTop = log.scrollHeight;
-		else if (goal && goal <= first + made) {
-			log.children[goal - first - 1]?.scrollIntoView({ block: 'end' });
+		else if (goal && goal <= first + articles.length) {
+			articles[goal - first - 1]?.scrollIntoView({ block: 'end' });
 			goal = 0;
 		}
 		say();
 		if (checked < events.length) schedule(0);
+	}
+
+	function add(event) {
+		const made = article(event, place, id, ran(event));
+		let group = articles.length < ALONE ? log : log.lastElementChild;
+		if (group.matches('article') || (group !== log && group.childElementCount >= GROUP)) {
+			group = h('div', { role: 'presentation', hidden: true });
+			log.append(group);
+		}
+		group.append(made);
+		articles.push(made);
 	}
 
 	/** When the call ran that ends with this event. @returns {Ran | undefined} */
@@ -184,10 +196,12 @@ export function makeTimeline(place, id, onevent) {
 			(!kinds.value || events[checked].kind === kinds.value) &&
 			(!words || each.textContent.toLowerCase().includes(words))
 		);
+		each.parentElement.hidden &&= each.hidden;
 	}
 
 	function filter() {
 		checked = 0;
+		for (const each of log.children) each.hidden = true;
 		work();
 	}
 
@@ -259,6 +273,6 @@ export function makeTimeline(place, id, onevent) {
 		/** How many events there are, and are seen. */
 		total: () => total,
 		count: () => Math.min(chosen(), total),
-		backlog: () => events.length - made,
+		backlog: () => events.length - articles.length,
 	};
 }

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, LiteralString, TypeAlias
 
 import attrs
 import psycopg
@@ -35,18 +35,27 @@ pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 Way: TypeAlias = Callable[[Stage, Node, str], AbstractAsyncContextManager[None]]
 """Has a client lose its connection to a node; when its block begins, it may connect again."""
 
-NODE_SECONDS: Final = 20
+NODE_SECONDS: Final = 60
 """No node is to be taken for dead here."""
 
-_HOME: Final = (
-    "SELECT name FROM arcp.session LEFT JOIN arcp.node USING (node) WHERE session_id = %s"
-)
+_HOME: Final = """
+    SELECT name FROM arcp.session LEFT JOIN arcp.node USING (node) WHERE session_id = %s"""
+_RUNS_AT: Final = "SELECT name FROM arcp.job LEFT JOIN arcp.node USING (node) WHERE job_id = %s"
 
 
 def home_of(database: str, session_id: str) -> str | None:
     """Return the name of the node that has a session awake."""
+    return _name(database, _HOME, session_id)
+
+
+def node_of(database: str, job_id: str) -> str | None:
+    """Return the name of the node that has a job."""
+    return _name(database, _RUNS_AT, job_id)
+
+
+def _name(database: str, query: LiteralString, about: str) -> str | None:
     with psycopg.connect(database) as db:
-        row = db.execute(_HOME, (session_id,)).fetchone()
+        row = db.execute(query, (about,)).fetchone()
     assert row is not None
     name: str | None = row[0]
     return name
@@ -110,10 +119,7 @@ class Case:
 
 async def move(stage: Stage, client: Client, case: Case) -> bool:
     """Have a session move, and something fail; return whether there was such a message."""
-    session_id, database = client.session_id, stage.cluster.database
-    job = await client.submit("count", [100_000, 0.02], str(case))
-    await client.heard(job, 1)
-    home = next(n for n in stage.cluster.nodes if n.name == home_of(database, session_id))
+    session_id, (home, job) = client.session_id, await begin_job(stage, client, case)
     taker = stage.others(home)[case.at % 2]
     failing, mark = (home, b"release") if case.of_home else (taker, session_id.encode())
     trap = failing.line.trap = Trap(mark, case.at, partial(case.fault, failing), steps=True)
@@ -132,6 +138,18 @@ async def move(stage: Stage, client: Client, case: Case) -> bool:
     if case.fault is unheard:
         await failing.line.cut()  # before the node gives up on an answer
     return trap.sprung.is_set()
+
+
+async def begin_job(stage: Stage, client: Client, case: Case) -> tuple[Node, str]:
+    """Have a job run at the node that has the client's session; return both."""
+    for number in itertools.count():
+        job = await client.submit("count", [100_000, 0.02], f"{case} {number}")
+        await client.heard(job, 1)
+        home = home_of(stage.cluster.database, client.session_id)
+        if home is not None and home == node_of(stage.cluster.database, job):
+            return next(node for node in stage.cluster.nodes if node.name == home), job
+        await client.cancel(job)  # a late answer to an earlier resume has moved the client
+    raise AssertionError
 
 
 async def resumed_since(client: Client, resumes: int) -> None:

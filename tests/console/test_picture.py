@@ -19,7 +19,7 @@ from tests.console.pages import chromium, console
 
 PICTURE: Final = ROOT / "docs" / "console.png"
 WIDTH: Final = 1100
-HEIGHT: Final = 760
+HEIGHT: Final = 840
 AGENTS: Final = """
 import arcp_trio, trio
 
@@ -54,6 +54,7 @@ _STEADY: Final = r"""() => {
         const text = node.data
             .replace(/job_\w{26}/g, 'job_01M7W1RE000000000000000001')
             .replace(/\b[0-9a-f]{32}\b/g, '0123456789abcdef0123456789abcdef')
+            .replace(/lag \d.*? ms/, 'lag 4 ms')
             .replace(/^\d\d:\d\d:\d\d$/, (time) => {
                 first ??= seconds(time);
                 const since = (seconds(time) - first + 86400) % 86400;
