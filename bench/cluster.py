@@ -36,6 +36,7 @@ LEAST_EVENTS: Final = 20_000
 LEAST_TICKS: Final = 100
 """Fewer events, in a stream or one by one, would take PostgreSQL less processor time than the 10 ms
 in which the system counts it."""
+MANY_SESSIONS: Final = 10_000
 JOBS: Final = 1_000
 """Jobs that a node has when it is killed."""
 
@@ -92,9 +93,11 @@ def cluster(server: Server, extent: Extent) -> Sequence[Figure]:
                 figures += _watch(nodes, extent)
                 figures += follow(nodes, extent)
                 figures.append(_take_over(nodes, extent))
-    for sessions in (1, 10) if extent.complete else (1,):
-        with _nodes(server.folder, 3) as (nodes, database):
-            figures.append(storm(nodes, nodes[0].kill, sessions * extent.crowd))
+            if count == 3:
+                figures.append(storm(nodes, nodes[0].kill, extent.crowd))
+    if extent.share == 1:
+        with _nodes(server.folder, 3) as (nodes, _):
+            figures.append(storm(nodes, nodes[0].kill, MANY_SESSIONS))
     return [*figures, *_groups(extent)]
 
 

@@ -24,6 +24,8 @@ GROUPS: Final = ((1, 1), (64, 1), (1_024, 1), (64, 16), (1_024, 64))
 """Events of a group, and the sessions that they are for, each with a job of its own."""
 PIECES: Final = 20
 """How often each store has its turn."""
+LEAST: Final = 3
+"""Turns of a short run: the system counts processor time in hundredths of a second."""
 PIECE: Final = 50
 """Groups of a turn."""
 TAIL: Final = b',"type":"job.event","payload":' + b"x" * 320
@@ -81,7 +83,7 @@ class _Writer:
 
 def groups(database: PostgresServer, extent: Extent) -> Sequence[Figure]:
     """Measure both stores, and what PostgreSQL needs."""
-    return trio.run(_groups, database, extent.of(PIECES))
+    return trio.run(_groups, database, max(LEAST, extent.of(PIECES)))
 
 
 async def _groups(database: PostgresServer, pieces: int) -> Sequence[Figure]:
@@ -100,7 +102,7 @@ async def _groups(database: PostgresServer, pieces: int) -> Sequence[Figure]:
                     for name, writer in zip(seconds, writers, strict=True):
                         seconds[name].append(await _piece(writer))
                 spent = database.processor_seconds() - began
-                row = f"a group of {events:,} events of {_sessions(sessions)}"
+                row = f"a group of {_count(events, 'event')} of {_count(sessions, 'session')}"
                 taken = {f"{row}: {name}": median(of) for name, of in seconds.items()}
                 taken[f"{row}: PostgreSQL's time"] = spent / pieces
                 figures += [
@@ -126,5 +128,5 @@ async def _running(store: _S) -> AsyncGenerator[_S]:
         nursery.cancel_scope.cancel()
 
 
-def _sessions(count: int) -> str:
-    return "1 session" if count == 1 else f"{count} sessions"
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -123,7 +123,21 @@ ROWS: Final[dict[str, dict[str, frozenset[str]]]] = {
                 for where in ("the job's node", "another node")
                 for wait in WAITS
             ),
+            *(f"watch of 10 jobs at another node, after emission: {wait}" for wait in WAITS),
+            "watch of 10 jobs at another node: server's time for 1,000",
             "a node with 20 jobs is killed, and declared dead after 2 s: all have ended",
+            "a node with 50 sessions is killed: all are back at 2 others",
+            *(
+                f"a group of {events} of {sessions}: {what}"
+                for events, sessions in (
+                    ("1 event", "1 session"),
+                    ("64 events", "1 session"),
+                    ("1,024 events", "1 session"),
+                    ("64 events", "16 sessions"),
+                    ("1,024 events", "64 sessions"),
+                )
+                for what in ("SQLite", "PostgreSQL", "PostgreSQL's time")
+            ),
         ),
         frozenset({"durable"}),
     ),

@@ -1,14 +1,22 @@
-"""What the vendor's Python SDK client sees of a runtime with the demo agents and `slow_agents`."""
+"""What the vendor's SDK clients see of a runtime with the demo agents and `slow_agents`."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 _CLIENT: Final = Path(__file__).with_name("python_sdk.py")
+_TYPESCRIPT_CLIENT: Final = Path(__file__).with_name("typescript_sdk.mjs")
+TYPESCRIPT_SDK: Final = "ARCP_TEST_TYPESCRIPT_SDK"
+"""The environment variable with the file of the vendor's TypeScript SDK, built: a module that has
+`ARCPClient` and `WebSocketTransport`. It is on no registry."""
 _COUNTED: Final = {"steps": [1, 2, 3, 4, 5], "end": {"status": "success", "result": {"done": 5}}}
 
 TOLD: Final[dict[str, Any]] = {
@@ -75,3 +83,33 @@ def check_client(url: str, token: str) -> None:
     assert client.stderr == ""
     assert client.returncode == 0
     assert json.loads(client.stdout) == TOLD
+
+
+TOLD_IN_TYPESCRIPT: Final[dict[str, Any]] = {
+    "listed": True,
+    "token_rotated": True,
+    "numbers": [1, 2, 3, 4, 5, 6],
+    "end": {"done": 5},
+    "watched": 6,
+    "watched_end": {"done": 5},
+    "cancelled": "CANCELLED",
+}
+
+
+needs_typescript_sdk = pytest.mark.skipif(
+    TYPESCRIPT_SDK not in os.environ or shutil.which("node") is None,
+    reason=f"no TypeScript SDK: it is on no registry; {TYPESCRIPT_SDK} names a build, for Node.js",
+)
+
+
+def check_typescript_client(url: str, token: str) -> None:
+    """Run the TypeScript client, and check that it sees what it should."""
+    client = subprocess.run(
+        ["node", str(_TYPESCRIPT_CLIENT), os.environ[TYPESCRIPT_SDK], url, token],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert client.returncode == 0, client.stderr
+    assert json.loads(client.stdout.splitlines()[-1]) == TOLD_IN_TYPESCRIPT
