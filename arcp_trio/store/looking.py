@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from copy import deepcopy
+from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
@@ -16,6 +17,7 @@ from arcp_trio.store.replaying import ReplayPlace
 from arcp_trio.store.snapshot import LogRow, Snapshot
 
 _T = TypeVar("_T")
+_S = TypeVar("_S")
 
 PAGE: Final = 1_024
 """Rows of a log that one piece looks at."""
@@ -110,30 +112,49 @@ class SnapshotReads(Reads):
 
     @abstractmethod
     async def _see(self, act: Callable[[Snapshot], _T]) -> _T:
-        """Call `act` with one state of the store, which may be another one at the next call."""
+        """Call `act` with one state of the store, which may be another one at the next call.
+
+        If that fails, `act` may be called again.
+        """
 
     async def index_after(self, job_id: str, seq: int) -> int | None:
-        search = NumberSearch(job_id, seq)
-        while await self._see(search.look):
-            pass
+        search, more = NumberSearch(job_id, seq), True
+        while more:
+            search, more = await self._see(_on_a_copy(search, NumberSearch.look))
         return None if search.found is None else max(search.found, search.base)
 
     async def covers(self, session_id: str, after: int) -> bool:
-        coverage = Coverage(session_id, after)
-        while await self._see(coverage.look):
-            pass
+        coverage, more = Coverage(session_id, after), True
+        while more:
+            coverage, more = await self._see(_on_a_copy(coverage, Coverage.look))
         return coverage.complete
 
     def replay(self, session_id: str, after: int, top: int, log_rows: int) -> Replay:
         return _PiecewiseReplay(self._see, ReplayPlace(session_id, after, top, log_rows))
 
 
+def _on_a_copy(
+    search: _S, look: Callable[[_S, Snapshot], _T]
+) -> Callable[[Snapshot], tuple[_S, _T]]:
+    """Return what has a copy of a search look, and returns it with what it has found.
+
+    An engine may call it again after it has failed half-way: the search itself has not moved then.
+    """
+
+    def look_with_copy(snapshot: Snapshot) -> tuple[_S, _T]:
+        copied = deepcopy(search)
+        return copied, look(copied, snapshot)
+
+    return look_with_copy
+
+
+_Piece: TypeAlias = tuple[ReplayPlace, Sequence[NumberedTail]]
+
+
 class _PiecewiseReplay:
     def __init__(
         self,
-        see: Callable[
-            [Callable[[Snapshot], Sequence[NumberedTail]]], Awaitable[Sequence[NumberedTail]]
-        ],
+        see: Callable[[Callable[[Snapshot], _Piece]], Awaitable[_Piece]],
         place: ReplayPlace,
     ) -> None:
         self._see = see
@@ -142,4 +163,6 @@ class _PiecewiseReplay:
     async def next(self, frames: int, size: int) -> Sequence[NumberedTail]:
         if self._place.over:
             return ()
-        return await self._see(lambda snapshot: self._place.read(snapshot, frames, size))
+        read = _on_a_copy(self._place, lambda place, snapshot: place.read(snapshot, frames, size))
+        self._place, found = await self._see(read)
+        return found

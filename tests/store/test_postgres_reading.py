@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -13,8 +14,10 @@ import trio
 from arcp_trio import PostgresStore
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.postgres import _owed, _schema, reader
+from arcp_trio.store.postgres._snapshot import PostgresSnapshot
 from arcp_trio.store.records import Range
-from arcp_trio.store.writes import DropSession
+from arcp_trio.store.snapshot import Snapshot
+from arcp_trio.store.writes import DropSession, TrimJournal
 from arcp_trio.testing.background import background_tasks
 from tests.postgres import PostgresServer, own_server
 from tests.store import databases
@@ -128,3 +131,62 @@ async def test_journals_are_merged_piece_by_piece(
             owed.pop()
         found = await store.owed(cursors, entries, size)
         assert [(name, entry.index) for name, entry in found] == owed
+
+
+class FailOnce:
+    """Has one of the statements of a read fail after it was executed, or the end of the read."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.until = 0
+        """How many statements succeed before the one that fails."""
+        for name in Snapshot.__abstractmethods__:
+            patch.setattr(PostgresSnapshot, name, self._failing(getattr(PostgresSnapshot, name)))
+        one_state = reader._one_state
+
+        @contextmanager
+        def failing_at_the_end(db: databases.Database) -> Generator[None]:
+            with one_state(db):
+                yield
+            self._count()
+
+        patch.setattr(reader, "_one_state", failing_at_the_end)
+
+    def _failing(self, statement: Callable[..., object]) -> Callable[..., object]:
+        def execute(*args: object) -> object:
+            result = statement(*args)
+            self._count()
+            return result
+
+        return execute
+
+    def _count(self) -> None:
+        self.until -= 1
+        if self.until == 0:
+            raise psycopg.OperationalError("the connection is lost")
+
+
+async def test_a_read_that_fails_half_way_is_made_anew(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of its statements fails, a replay leaves nothing out, and searches find it."""
+    monkeypatch.setattr(reader, "PAUSE_SECONDS", 0.001)
+    feeder = Feeder(store)
+    feeder.session()
+    items = list[Range]()
+    for number, job_id in enumerate("JKL"):
+        feeder.job(job_id)
+        feeder.emit(job_id, 2)
+        items.append(Range(1 + 2 * number, job_id, 0, 2))
+    await feeder.log(items=items, top=6, cursors=dict.fromkeys("JKL", 2)).committed()
+    store.put(TrimJournal("K", 1))
+    await store.flushed()
+    failing = FailOnce(monkeypatch)
+    for failing_one in range(1, 20):
+        failing.until = failing_one
+        assert [seq for seq, _ in await read_all(store.replay("S", 3, 6, 1))] == [4, 5, 6]
+        failing.until = failing_one
+        assert not await store.covers("S", 0)
+        failing.until = failing_one
+        assert await store.covers("S", 3)
+        failing.until = failing_one
+        assert await store.index_after("L", 5) == 1
