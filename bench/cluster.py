@@ -22,7 +22,7 @@ from bench.peers import DURABLE, TOKENS, Server
 from bench.round_trips import run_jobs
 from bench.storming import storm
 from bench.streaming import MESSAGE_CHARACTERS, stream
-from tests.postgres import PostgresServer, own_server
+from tests.postgres_server import PostgresServer, own_server
 
 NODES: Final = (1, 2, 3)
 CROWD: Final = 16

@@ -18,7 +18,7 @@ from arcp_trio.store.records import Entry, JobRow, Range, SessionRow
 from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.store.writes import AcceptJob, AppendJournal, AppendLog, PutSession
 from bench.figures import Extent, Figure
-from tests.postgres import PostgresServer
+from tests.postgres_server import PostgresServer
 
 GROUPS: Final = ((1, 1), (64, 1), (1_024, 1), (64, 16), (1_024, 64))
 """Events of a group, and the sessions that they are for, each with a job of its own."""

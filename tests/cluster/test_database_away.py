@@ -11,7 +11,7 @@ from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from tests.cluster.side_by_side import NodeHere, clients_of, runtime_over
-from tests.postgres import own_server
+from tests.postgres_server import own_server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 

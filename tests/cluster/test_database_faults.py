@@ -16,7 +16,7 @@ import trio
 from tests.cluster.client import Client
 from tests.cluster.nodes import Node
 from tests.cluster.stage import Stage, staged
-from tests.postgres import VolumeMissingError, own_server
+from tests.postgres_server import VolumeMissingError, own_server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.processes import ROOT, starter
 from tests.documents.stories import Step, read
-from tests.postgres import own_server
+from tests.postgres_server import own_server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from tests.cli.processes import ROOT, peer, starter
-from tests.postgres import PostgresServer, own_server
+from tests.postgres_server import PostgresServer, own_server
 
 EXAMPLES: Final = ROOT / "examples" / "cluster"
 COMPOSE: Final[dict[str, Any]] = yaml.safe_load((EXAMPLES / "compose.yaml").read_text())

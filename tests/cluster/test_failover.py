@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from tests.cluster.stage import Stage, staged
-from tests.postgres import PostgresServer, own_server
+from tests.postgres_server import PostgresServer, own_server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 

@@ -12,7 +12,8 @@ import psycopg
 import pytest
 import trio
 
-from tests.postgres import own_server, shared_server
+from tests.postgres import shared_server
+from tests.postgres_server import own_server
 from tests.processes import gone
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]

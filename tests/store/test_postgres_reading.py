@@ -19,7 +19,7 @@ from arcp_trio.store.records import Range
 from arcp_trio.store.snapshot import Snapshot
 from arcp_trio.store.writes import DropSession, TrimJournal
 from arcp_trio.testing.background import background_tasks
-from tests.postgres import PostgresServer, own_server
+from tests.postgres_server import PostgresServer, own_server
 from tests.store import databases
 from tests.store.engines import Feeder, read_all, running
 

@@ -17,7 +17,7 @@ import trustme
 from arcp_trio import PostgresStore
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.postgres import _schema
-from tests.postgres import ROLE, PostgresServer, own_server
+from tests.postgres_server import ROLE, PostgresServer, own_server
 from tests.store.engines import Feeder, running
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]

@@ -16,7 +16,7 @@ from arcp_trio import PostgresStore
 from arcp_trio.store.errors import ForeignFile, OtherVersion, StoreError, UnwritableStore
 from arcp_trio.store.interface import Store
 from arcp_trio.store.postgres import _checks, _schema
-from tests.postgres import own_server
+from tests.postgres_server import own_server
 from tests.store.engines import Feeder, running
 from tests.store.samples import BASE, WRITES
 
