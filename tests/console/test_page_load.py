@@ -37,15 +37,16 @@ WATCH = """() => {
 }"""
 """Notes tasks that take long, and counts the nodes that are put into the page."""
 WATCH_MACHINE = """() => {
-    window.longest = 0;
-    let last = performance.now();
-    setInterval(() => {
-        const now = performance.now();
-        window.longest = Math.max(window.longest, now - last - 5);
-        last = now;
-    }, 5);
+    const work = () => {
+        const began = performance.now();
+        for (let left = 80_000_000; left; left -= 1);
+        return performance.now() - began;
+    };
+    for (let left = 5; left; left -= 1) work();
+    window.times = [];
+    setInterval(() => window.times.push(work()), 250);
 }"""
-"""Notes for how long a page with nothing to do was held up: that is the machine."""
+"""Measures the same short work again and again, in a page with nothing else to do."""
 MOST_NODES = 25
 """The nodes that an event puts into the page, at most: its article, and a share of the rest."""
 
@@ -100,7 +101,8 @@ def test_a_talkative_job(
 ) -> None:
     """With 200 events a second the page follows, and its main thread is never held for long."""
     blank = browser.new_page()
-    blank.evaluate(WATCH_MACHINE)
+    if timed:  # how long a task takes depends on the machine, so the short test does not ask
+        blank.evaluate(WATCH_MACHINE)
     given = json.dumps({"n": 200 * seconds, "delay": 0.005})
     job_id = commands.detached("countdown", "--input", given)
     with console(browser, commands.url) as shown:
@@ -114,15 +116,15 @@ def test_a_talkative_job(
             timeout=(seconds + 60) * 1000,
         )
         longest = max(shown.page.evaluate("longTasks"), default=0)
-        machine = blank.evaluate("longest")
-        blank.close()
         assert shown.page.evaluate("made") < MOST_NODES * 200 * seconds
         # There may be others: a page that falls behind is told so.
         assert shown.articles("progress").count() == 200 * seconds
         bar = shown.page.get_by_role("progressbar", name="Progress")
         assert bar.evaluate("bar => bar.value") == 200 * seconds
-        if timed:  # how long a task takes depends on the machine, so the short test does not ask
-            assert longest < 100 + machine
+        if timed:
+            slower = blank.evaluate("Math.max(...times) / Math.min(...times)")
+            assert longest < 100 * slower  # as much as the machine made other work last longer
+    blank.close()
 
 
 @pytest.mark.parametrize("count", [1_200, pytest.param(10_000, marks=pytest.mark.soak)])
