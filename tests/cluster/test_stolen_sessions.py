@@ -184,3 +184,20 @@ async def test_a_job_that_is_refused_keeps_no_credentials(
                 await trio.sleep(0.01)
             listing = await again.answer("session.jobs", await again.send("session.list_jobs", {}))
             assert listing["jobs"] == []
+
+
+async def test_a_submit_tells_a_node_that_its_session_was_stolen(database: str) -> None:
+    """A node that learns of a theft by the refusal of a job under a key ends the session."""
+    async with counting_nodes(database) as (here, there):
+        peer = await here.welcomed()
+        assert peer.session_id is not None
+        place = await there.store.shared.place(peer.session_id)
+        assert place is not None
+        assert place.node is not None
+        assert await there.store.shared.steal(peer.session_id, place.node, place.moves)
+        asked = {"agent": "count", "input": [1, 0], "idempotency_key": "k"}
+        await peer.send("job.submit", asked)
+        assert await close_code(peer) == 1000
+        again = await there.welcomed(resume=peer.resume_from())
+        job = (await again.submit("count", [3, 0], idempotency_key="k"))["job_id"]
+        assert counted(await read(again, job), job) == [0, 1, 2]

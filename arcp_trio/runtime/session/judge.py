@@ -30,6 +30,7 @@ from arcp_trio.wire.json import loads_exact, loads_object, object_in, text_in
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.submission import Submission
     from arcp_trio.wire.messages import Submit
 
@@ -139,6 +140,7 @@ class Judge:
         Raises:
             AcceptanceRefused: that node does not accept a job either, or the session is elsewhere.
         """
+        await self._notice_theft(submission.session)
         with trio.move_on_after(self._core.limits.issue_seconds):
             while not submission.session.elsewhere:
                 known = await self._look_up(submission, claim)
@@ -146,6 +148,14 @@ class Judge:
                     return known
                 await trio.sleep(KEY_SECONDS)  # that node waits for credentials
         raise AcceptanceRefused
+
+    async def _notice_theft(self, session: Session) -> None:
+        """End the session here if the job was refused because another node has the session."""
+        shared = self._core.store.shared
+        if shared is not None:
+            place = await shared.place(session.id)
+            if place is None or place.node != shared.node:
+                session.went_elsewhere()
 
     async def _repeat(self, submission: Submission, known: KeyRow) -> Decision:
         """Return the same acceptance again, with a watch of the job (§7.2).
