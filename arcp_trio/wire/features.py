@@ -60,3 +60,8 @@ SUPPORTED: Final[tuple[str, ...]] = tuple(
 def negotiate(offered: Iterable[str], supported: Iterable[str]) -> frozenset[str]:
     """Return the features of a session: those that both sides have (§6.2)."""
     return frozenset(offered) & frozenset(supported)
+
+
+def knows_ours(features: Iterable[str]) -> bool:
+    """Whether a session has a feature of this project: then its client knows what is ours."""
+    return not frozenset(features).issubset(ALL_FEATURES)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from arcp_trio.wire import envelope
-from arcp_trio.wire.features import ALL_FEATURES, CLIENT_FEATURES, SUPPORTED, Feature
+from arcp_trio.wire.features import (
+    ALL_FEATURES,
+    CLIENT_FEATURES,
+    SUPPORTED,
+    Feature,
+    knows_ours,
+)
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonObject, dumps
 from arcp_trio.wire.messages import PeerInfo, RuntimeCapabilities, Welcome, WelcomeExtras
@@ -96,15 +102,20 @@ class Welcomes:
                 features=[each for each in self.offered(private=private) if each in known],
                 agents=[*agents.inventory()] if with_versions else [*sorted(agents.names())],
             ),
-            extras=WelcomeExtras(
-                input_schemas=_told(agents.input_schemas()),
-                store=core.store.name,
-                nodes=self._told[1] or None,
-            ),
+            extras=self._extras(ours=knows_ours(features)),
         )
         fields = to_json(welcome)
         del fields["session_id"]
         return dumps(fields)
+
+    def _extras(self, *, ours: bool) -> WelcomeExtras | None:
+        """Return what a welcome says beyond §6.2: what only our clients know, only to them."""
+        extras = WelcomeExtras(
+            input_schemas=_told(self._jobs.agents.input_schemas()),
+            store=self._core.store.name if ours else None,
+            nodes=(self._told[1] or None) if ours else None,
+        )
+        return None if extras == WelcomeExtras() else extras
 
 
 def _told(schemas: Mapping[str, JsonObject]) -> dict[str, JsonObject] | None:

@@ -14,6 +14,7 @@ from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import AfterNumber, Answer, Promise
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.wire.errors import JobNotFound
+from arcp_trio.wire.features import knows_ours
 from arcp_trio.wire.json import JsonObject, JsonValue, loads_exact, loads_object, object_in, text_in
 from arcp_trio.wire.messages import (
     Subscribe,
@@ -119,7 +120,10 @@ class Observing:
         session.subscriptions[row.job_id] = watch
         watch.join_journal()
 
-    def _extras(self, row: JobRow, job: Job | None) -> JsonObject:
+    def _extras(self, row: JobRow, job: Job | None) -> JsonObject | None:
+        """Return what the answer says beyond §7.6, to clients that know this project."""
+        if not knows_ours(self._session.features):
+            return None
         extras: JsonObject = {"created_at": rfc3339(row.created_at)}
         own = self._session.scope is None and self._session.principal == row.principal
         if job is not None and own and len(job.input) <= MOST_INPUT_BYTES:

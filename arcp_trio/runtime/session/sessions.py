@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+OPENING_SECONDS: Final = 0.5
+"""How long the opening of a session waits for a store in trouble: a write may succeed at the next
+try."""
+
 
 class Sessions:
     """Sessions by id: one that is awake has tasks, one that is parked is only a row."""
@@ -61,7 +65,7 @@ class Sessions:
         self._one_parts = Wake()
         self._parking = parking
         self.opening: set[trio.CancelScope] = set()
-        """Handshakes under way: each is cancelled if the store gets into trouble."""
+        """Handshakes under way: each is cancelled if the store remains in trouble."""
         self._connected: Counter[str] = Counter()
         self.elsewhere: Mapping[str, int] = {}
         """How many sessions each principal has awake at other nodes, as of a moment ago."""
@@ -271,12 +275,15 @@ class Sessions:
         while True:
             await self._core.store.troubled()
             self.tell_of_trouble()
-            await self._core.store.recovered()
+            with trio.move_on_after(OPENING_SECONDS) as waiting:
+                await self._core.store.recovered()
+            if waiting.cancelled_caught:
+                for scope in self.opening:
+                    scope.cancel(reason="the store is in trouble")
+                await self._core.store.recovered()
 
     def tell_of_trouble(self) -> None:
-        """End the connections whose sessions wait for the store, or are yet to be opened."""
-        for scope in self.opening:
-            scope.cancel(reason="the store is in trouble")
+        """End the connections whose sessions wait for the store."""
         for session in self._awake.values():
             if session.attached is not None and session.waits_for_store:
                 session.attached.fail(store_trouble(), CloseCode.FAILED)
