@@ -35,6 +35,9 @@ class Workload:
         self._waiting = trio.lowlevel.ParkingLot()
         self._unstored = 0
         self._stored = Wake()
+        self.listing = trio.Lock()
+        """Held while a listing is read and encoded: if one were read while another is encoded, the
+        store would always be reading for this principal, and each read of others would wait."""
 
     async def __aenter__(self) -> None:
         if self._free:

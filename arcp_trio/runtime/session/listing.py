@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 import attrs
+import trio
 from msgspec.structs import replace
 
 from arcp_trio.authority.budget import exact
@@ -57,6 +58,9 @@ LAST_EVENTS: Final = 4
 LAST_BYTES: Final = 256 * 1024
 """Bytes of those of all jobs of a page, about."""
 
+AT_ONCE: Final = 10
+"""Entries that one step makes: others do not wait for all of a large page."""
+
 PAGE_ALLOWANCE: Final = 1_024
 """Bytes of a frame around the entries of a listing, at most."""
 
@@ -74,11 +78,18 @@ class Lister:
 
         The page ends before it becomes too large for a frame, but has at least one job.
         """
+        async with self._session.workload.listing:
+            answer = await self._page(request, message)
+        self._session.tell(Answer(request.attachment, answer))
+
+    async def _page(self, request: Request, message: ListJobs) -> bytes:
         core, session = self._core, self._session
         found = await self._found(self._query(message))
         page: list[tuple[JobRow, JsonObject]] = []
         room = core.limits.frame_bytes_out - PAGE_ALLOWANCE
-        for row in await self._with_last_events(found[: message.page_size]):
+        for number, row in enumerate(await self._with_last_events(found[: message.page_size])):
+            if number % AT_ONCE == AT_ONCE - 1:
+                await trio.lowlevel.checkpoint()
             entry = to_json(await self._entry(row))
             # The store counts acceptances: where it has stopped for their size, this stops, too.
             room -= max(len(dumps(entry)), len(row.accepted))
@@ -95,8 +106,7 @@ class Lister:
             for row, entry in page
             if session.may_see(row.job_id, row.principal) and row.job_id not in self._jobs.to_forget
         ]
-        answer = frame("session.jobs", {**to_json(listing), "jobs": entries})
-        self._session.tell(Answer(request.attachment, answer))
+        return frame("session.jobs", {**to_json(listing), "jobs": entries})
 
     async def _found(self, query: JobQuery) -> Sequence[JobRow]:
         scope, reads = self._session.scope, self._session.reads
