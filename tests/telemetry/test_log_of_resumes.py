@@ -48,7 +48,9 @@ async def resuming() -> AsyncGenerator[Peer]:
             nursery.start_soon(resume, peer)
             await store.asked.wait()
             yield peer
+            await wait_all_tasks_blocked()
             store.may_answer.set()
+            await wait_all_tasks_blocked()  # else the runtime may end before it has refused
 
 
 def refusals(caplog: pytest.LogCaptureFixture) -> list[int]:
@@ -65,5 +67,4 @@ async def test_a_resume_that_is_refused(
     async with resuming() as peer:
         if gone:
             await peer.drop()
-        await wait_all_tasks_blocked()
     assert refusals(caplog) == [logging.DEBUG if gone else logging.INFO]
