@@ -58,4 +58,4 @@ async def staged(
         ) as cluster:
             async with background_tasks() as nursery:
                 yield Stage(cluster, nursery)
-            audit(cluster.database)
+            await trio.to_thread.run_sync(audit, cluster.database)
