@@ -153,7 +153,7 @@ class Work:
             end = await client.end(job)
             assert end.get("result") == sum(range(steps)), end
         else:
-            job = await client.submit("count", [total, 0.01], key)
+            job = await client.submit("count", [total, 0.03], key)
             follows = chance.random() < 0.5
             if follows:
                 await other.subscribe(job)
