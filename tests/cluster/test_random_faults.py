@@ -26,13 +26,15 @@ ROUND: Final = 100
 ROUND_SECONDS: Final = 1_200.0
 SIDE_BY_SIDE: Final = 3
 """Rounds at a time, each over a database of its own: most of a fault is waiting."""
+PAUSE: Final = 0.03
+"""Seconds between two lines of a job: faults, and not jobs, are to keep the processors busy."""
 
 
 async def go_through(database: str, folder: Path, seed: int, faults: int, seconds: float) -> None:
     """Have clients work while faults are done, and check everything."""
     async with staged(database, folder, seconds=seconds) as stage:
         clients = [await stage.client(principal=who) for who in ("alice", "bob") for _ in range(3)]
-        chaos, work = Chaos(stage, seed), Work(clients, seed)
+        chaos, work = Chaos(stage, seed), Work(clients, seed, pause=PAUSE)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(work.run)
