@@ -139,7 +139,8 @@ export async function showJob(place, id) {
 
 	async function showTree() {
 		const near = [];
-		for await (const each of client.jobs({ created_after: around(extras().created_at)[0] })) {
+		const created_after = beside(extras().created_at, -1);
+		for await (const each of client.jobs({ created_after })) {
 			if (near.push(each) === MOST_BELOW) break;
 		}
 		if (isPressed()) return;
@@ -220,7 +221,7 @@ export async function showJob(place, id) {
 			const { accepted } = await other.subscribe(id, { history: true });
 			await new Promise((resolve, reject) => {
 				other.closed.then(() => reject(new Error('the session is over')));
-				enough = () => lines.length < accepted.subscribed_from || resolve(lines);
+				enough = () => lines.length < accepted.subscribed_from || resolve(null);
 				enough();
 			});
 		}, add);
@@ -228,16 +229,16 @@ export async function showJob(place, id) {
 	}
 }
 
-/** Times shortly before and after a time: filters leave out what was created at that very time. */
-function around(timestamp) {
-	return [-2, 2].map((each) => new Date(Date.parse(timestamp) + each).toISOString());
-}
-
 /** The listing's entry of a job, which is not told alone. @param {import('./arcp.js').Client} client */
 export async function look(client, id, createdAt) {
-	const [created_after, created_before] = around(createdAt);
-	for await (const each of client.jobs({ created_after, created_before })) if (each.job_id === id) return each;
+	const wanted = { created_after: beside(createdAt, -1), created_before: beside(createdAt, 1) };
+	for await (const each of client.jobs(wanted)) if (each.job_id === id) return each;
 	return null;
+}
+
+/** Listings leave out the very time. */
+function beside(time, ms) {
+	return new Date(Date.parse(time) + ms).toISOString();
 }
 
 /** Jobs, the newest first, by their parents, the oldest first. */

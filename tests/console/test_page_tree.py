@@ -14,11 +14,8 @@ from tests.console.pages import console, serving
 pytestmark = pytest.mark.real_tcp
 
 AGENTS = """
-import time
 import arcp_trio
 
-moment = time.time()
-time.time = lambda: moment
 agents = arcp_trio.Agents()
 
 @agents.agent("nest")
@@ -27,7 +24,6 @@ async def nest(job):
     for child in children:
         await child.result()
 """
-"""All of their jobs are created in the same millisecond."""
 TREE = [[[[]]], []]
 """A list for each job, of those that it delegates."""
 NESTED = """section => {
