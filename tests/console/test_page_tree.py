@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any, Final
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -24,7 +25,7 @@ async def nest(job):
     for child in children:
         await child.result()
 """
-TREE = [[[[]]], []]
+TREE: Final[list[Any]] = [[[[]]], []]
 """A list for each job, of those that it delegates."""
 NESTED = """section => {
     const nested = (list) => Array.from(list.children, (item) => {
