@@ -262,6 +262,12 @@ class DropAnswers(msgspec.Struct, eq=False):
     numbers: Sequence[int]
 
 
+class ShowKey(msgspec.Struct, eq=False):
+    """A node shows the others the public key to which they can seal what is for it alone."""
+
+    public_key: bytes
+
+
 class TakeSession(msgspec.Struct, eq=False):
     """A parked session is to be this node's; refused if it is another one's by then, or gone."""
 
@@ -311,6 +317,7 @@ SharedWrite: TypeAlias = (
     | AskAgain
     | AnswerNode
     | DropAnswers
+    | ShowKey
 )
 """A write that only engines know which several runtimes can share."""
 
