@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
+import psycopg
 import pytest
 
 from arcp_trio import Limits, Policy
+from arcp_trio.runtime.cluster import revealing
 from arcp_trio.runtime.job import command_rows
 from arcp_trio.runtime.job.commands import AnswerTo, EndJob
 from arcp_trio.testing import Peer
@@ -19,6 +23,9 @@ from tests.credentials.upstream import SECRET
 from tests.stage import BOB
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
+
+STRANGER = 9_999
+"""The number of a node that there is not."""
 
 
 def from_the_start(peer: Peer) -> Frame:
@@ -148,25 +155,48 @@ async def test_who_else_is_told(database: str) -> None:
         check_secrecy(stage)
 
 
-async def test_a_node_that_does_not_answer(database: str) -> None:
-    """After `command_seconds` frames go on without values; pings are answered meanwhile.
+async def test_a_node_that_takes_its_time(database: str) -> None:
+    """Frames keep their order and wait for the answer, also that of a job's next node; pings go on.
 
-    The same node is then not waited for again, for a while.
+    Until then a node has the job that does not exist.
     """
-    limits = Limits(cancel_grace_seconds=1, command_seconds=3)
+    limits = Limits(cancel_grace_seconds=1, command_seconds=SECONDS)
     async with revealing_nodes(database, limits=limits) as stage:
         peer = await stage.here.welcomed()
         job = await peer.submit("rotator", None, lease_request=LEASE)
         await until_logged(peer, "before")
-        give_job(database, job["job_id"], 9_999)
+        give_job(database, job["job_id"], STRANGER)
         away = await stage.there.welcomed(resume=from_the_start(peer))
-        await away.send("session.ping", {"nonce": "n", "sent_at": "2026-01-01T00:00:00Z"})
+        for _ in range(2):
+            await away.send("session.ping", {"nonce": "n", "sent_at": "2026-01-01T00:00:00Z"})
+            assert told([await away.receive()]) == ["session.pong"]
+        give_job(database, job["job_id"], stage.here.store.shared.node)
         seen = await until_logged(away, "before")
-        assert told(seen) == ["session.pong", "job.accepted", "before"]
-        assert "credentials" not in seen[1]["payload"]
+        assert told(seen) == ["job.accepted", "before"]
+        assert seen[0]["payload"]["credentials"] == job["credentials"]
+        check_secrecy(stage)
+
+
+async def test_a_node_that_does_not_answer(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `command_seconds` frames go on without values, and the node is not asked for a while.
+
+    The command is taken back.
+    """
+    monkeypatch.setattr(revealing, "SILENT_SECONDS", math.inf)
+    limits = Limits(cancel_grace_seconds=1, command_seconds=1)
+    async with revealing_nodes(database, limits=limits) as stage:
+        peer = await stage.here.welcomed()
+        job = await peer.submit("rotator", None, lease_request=LEASE)
+        await until_logged(peer, "before")
+        give_job(database, job["job_id"], STRANGER)
+        away = await stage.there.welcomed(resume=from_the_start(peer))
+        seen = await until_logged(away, "before")
+        assert told(seen) == ["job.accepted", "before"]
+        assert "credentials" not in seen[0]["payload"]
         asked = len(stage.commands())
         own = await subscribed(await stage.there.welcomed(), job["job_id"])
         assert "credentials" not in own
         assert len(stage.commands()) == asked > 0
+        with psycopg.connect(database) as db:
+            assert db.execute("SELECT FROM arcp.command").fetchall() == []
         give_job(database, job["job_id"], stage.here.store.shared.node)
-        check_secrecy(stage)

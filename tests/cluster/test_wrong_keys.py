@@ -36,6 +36,20 @@ async def test_a_public_key_that_was_replaced(database: str) -> None:
         assert not any('"sealed":{' in row["answer"] for row in stage.commands())
 
 
+async def test_answers_that_were_exchanged(database: str) -> None:
+    """A value that is sealed as that of one credential is not taken for that of another one."""
+    async with revealing_nodes(database) as stage:
+        stage.upstream.mints = 2
+        peer = await stage.here.welcomed()
+        job = await peer.submit("rotator", None, lease_request=LEASE)
+        exchange_in_answers(stage, *(each["id"] for each in job["credentials"]))
+        again = {**peer.resume_from(), "last_event_seq": 0}
+        away = await stage.there.welcomed(resume=again)
+        seen = [await away.expect("job.accepted"), await away.expect("job.event")]
+        assert SECRET not in dumps(seen).decode()
+        assert any('"sealed":{' in row["answer"] for row in stage.commands())
+
+
 async def test_a_command_of_somebody_else(database: str) -> None:
     """A command is refused that the node did not send which has the session, with its own key."""
     async with revealing_nodes(database) as stage:
@@ -70,6 +84,22 @@ def show(stage: Stage, node: NodeHere, public_key: bytes) -> None:
     with psycopg.connect(stage.database) as db:
         values = (public_key, node.store.shared.node)
         db.execute("UPDATE arcp.node SET public_key = %s WHERE node = %s", values)
+
+
+def exchange_in_answers(stage: Stage, one: str, other: str) -> None:
+    """Have two words change places in each answer that is stored from now on."""
+    answer = "convert_from(NEW.answer, 'UTF8')"
+    for word, replacement in ((one, "?"), (other, one), ("?", other)):
+        answer = f"replace({answer}, '{word}', '{replacement}')"
+    with psycopg.connect(stage.database) as db:
+        db.execute(
+            "CREATE FUNCTION exchange() RETURNS trigger LANGUAGE plpgsql AS"
+            f" $$ BEGIN NEW.answer = convert_to({answer}, 'UTF8'); RETURN NEW; END $$".encode()
+        )
+        db.execute(
+            "CREATE TRIGGER exchange BEFORE UPDATE OF answer ON arcp.command"
+            " FOR EACH ROW EXECUTE FUNCTION public.exchange()"
+        )
 
 
 def shown_by(stage: Stage, node: NodeHere) -> bytes:

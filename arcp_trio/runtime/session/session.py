@@ -127,10 +127,8 @@ class Session:
         """
         if not has_holes(tail):
             return tail
-        may_ask = (
-            Feature.PROVISIONED_CREDENTIALS in self.features and jobs.other_wallets is not None
-        )
-        if may_ask and job_of(tail) not in jobs.live:
+        elsewhere = jobs.other_wallets is not None and job_of(tail) not in jobs.live
+        if elsewhere and Feature.PROVISIONED_CREDENTIALS in self.features:
             return tail
         return fill_holes(tail, partial(self._credential, jobs.live))
 
