@@ -122,7 +122,7 @@ class Revealer:
         held = [] if job.wallet is None else job.wallet.all()
         me = self._shared.node
         sealed = {
-            each.id: seal(dumps(each.wire()), shown, _about(asked, each.id, asker, me))
+            each.id: seal(dumps(each.wire()), asked.public_key, _about(asked, each.id, asker, me))
             for each in held
         }
         return Obeyed(sealed=Sealed(me, sealed))
