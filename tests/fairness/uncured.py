@@ -20,7 +20,7 @@ from arcp_trio.runtime.job import jobs
 from arcp_trio.runtime.ledger import Share
 from arcp_trio.runtime.session import record
 from arcp_trio.runtime.session.outbox import Outbox
-from arcp_trio.store import pauses
+from arcp_trio.store import naps
 from arcp_trio.transport import frames, stream
 from arcp_trio.transport.pace import PartsPace
 
@@ -58,7 +58,7 @@ def much_is_at_work() -> None:
 def much_is_at_work_without_a_pause() -> None:
     """Have much at work, and the loop go on without a pause for the store's threads."""
     much_is_at_work()
-    pauses.BUSY_SECONDS = ENDLESS  # type: ignore[misc]
+    naps.BUSY_SECONDS = ENDLESS  # type: ignore[misc]
 
 
 def large_steps_take_no_turns() -> None:

@@ -20,7 +20,7 @@ from arcp_trio.store.interface import Said
 from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.looking import SnapshotReads
 from arcp_trio.store.memos import Memo
-from arcp_trio.store.pauses import Pauses
+from arcp_trio.store.naps import Naps
 from arcp_trio.store.records import JobRow, KeyRow, Owed, Recovered, SessionRow
 from arcp_trio.store.snapshot import Snapshot
 from arcp_trio.store.sqlite import _durable, _file, _listing, _rows, _schema
@@ -40,7 +40,7 @@ class ReadThread:
     """What is read from; None while the store is not open."""
     rounds: Rounds = attrs.field(factory=Rounds)
     limiter: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
-    pauses: Pauses = attrs.field(factory=Pauses)
+    naps: Naps = attrs.field(factory=Naps)
 
 
 class SqliteReader(SnapshotReads):
@@ -79,7 +79,7 @@ class SqliteReader(SnapshotReads):
                 return act(db, *args, **kwargs)
 
         async with thread.rounds.turn(self._principal, urgent=self._urgent):
-            with thread.pauses:
+            with thread.naps:
                 return await trio.to_thread.run_sync(in_thread, limiter=thread.limiter)
 
     async def recover(self) -> Recovered:
