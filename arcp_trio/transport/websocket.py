@@ -40,7 +40,7 @@ from arcp_trio.transport.base import (
     TransportClosed,
 )
 from arcp_trio.transport.close_codes import CloseCode
-from arcp_trio.transport.pace import PartsPace
+from arcp_trio.transport.pace import Pace
 from arcp_trio.transport.stream import QUEUED_MESSAGES, READ_BYTES, FrameStream
 
 log = logging.getLogger(__name__)
@@ -268,7 +268,7 @@ class _WebSocketTransport(SendsAtOnce, HasPings):
     def writing_since(self) -> float | None:
         return self._frames.outgoing.writing_since
 
-    def share_pace(self, pace: PartsPace) -> None:
+    def share_pace(self, pace: Pace) -> None:
         self._frames.pace = pace
 
     @property

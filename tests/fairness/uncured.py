@@ -22,7 +22,7 @@ from arcp_trio.runtime.session import record
 from arcp_trio.runtime.session.outbox import Outbox
 from arcp_trio.store import naps
 from arcp_trio.transport import frames, stream
-from arcp_trio.transport.pace import PartsPace
+from arcp_trio.transport.pace import Pace
 
 ENDLESS: Final = 10**12
 
@@ -81,10 +81,10 @@ def logs_have_any_size() -> None:
 def fragments_have_no_pace() -> None:
     """Have fragments handled as they come, however many."""
 
-    async def wait_for(self: PartsPace, parts: float) -> None:
+    async def wait_for(self: Pace, parts: float) -> None:
         del self, parts
 
-    _replace(PartsPace, wait_for)
+    _replace(Pace, wait_for)
     stream.FRAMES_A_TURN = ENDLESS  # type: ignore[misc]
 
 
