@@ -18,7 +18,7 @@ PARTS_BURST_SECONDS: Final = 1.0
 
 
 class Pace:
-    """A token bucket: things may come faster than so many per second, but not for long.
+    """A token bucket: things may come faster than `per_second`, but not for long.
 
     It is the pace of one connection, or of several that belong to the same peer.
     """

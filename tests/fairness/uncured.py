@@ -55,8 +55,8 @@ def much_is_at_work() -> None:
     workload.UNSTORED = ENDLESS  # type: ignore[misc]
 
 
-def much_is_at_work_without_a_pause() -> None:
-    """Have much at work, and the loop go on without a pause for the store's threads."""
+def much_is_at_work_without_naps() -> None:
+    """Have much at work, and the loop go on without a nap for the store's threads."""
     much_is_at_work()
     naps.BUSY_SECONDS = ENDLESS  # type: ignore[misc]
 
@@ -117,7 +117,7 @@ UNCURED: Final[dict[str, Callable[[], None]]] = {
     "fragments": strangers_may_send_fragments,
     "fragments_in_sessions": fragments_have_no_pace,
     "listings": first_come_first_served,
-    "one_key": much_is_at_work_without_a_pause,
+    "one_key": much_is_at_work_without_naps,
     "silent_reader": answers_wait_for_nobody,
     "subscriptions": logs_have_any_size,
 }
