@@ -14,9 +14,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.interface import Store
 from arcp_trio.store.sqlite import SqliteStore
-from arcp_trio.testing.background import background_tasks
 
 _T = TypeVar("_T")
 
@@ -116,6 +116,6 @@ async def passing_time(clock: MockClock, store: Store) -> AsyncGenerator[None, N
             elif not busy:
                 await trio.to_thread.run_sync(lambda: None)  # the file is being opened
 
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
         nursery.start_soon(go_on, name="time")
         yield
