@@ -38,8 +38,8 @@ def answers_wait_for_nobody() -> None:
 
 
 def first_come_first_served() -> None:
-    """Have any number of one principal's commands at work, and the store read in their order."""
-    workload.AT_WORK = ENDLESS  # type: ignore[misc]
+    """Have any number of one principal's listings at work, and the store read in their order."""
+    workload.LISTINGS = ENDLESS  # type: ignore[misc]
     by_principal = Rounds.turn
 
     def turn(self: Rounds, principal: str, **how: Any) -> Any:
@@ -51,7 +51,7 @@ def first_come_first_served() -> None:
 
 def much_is_at_work() -> None:
     """Have any number of one principal's commands at work, and acceptances in the store's queue."""
-    workload.AT_WORK = ENDLESS  # type: ignore[misc]
+    workload.COMMANDS = ENDLESS  # type: ignore[misc]
     workload.UNSTORED = ENDLESS  # type: ignore[misc]
 
 

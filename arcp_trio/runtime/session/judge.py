@@ -131,7 +131,7 @@ class Judge:
     # -- a known job
 
     async def _look_up(self, submission: Submission, claim: Claim) -> KeyRow | None:
-        async with submission.session.workload:
+        async with submission.session.workload.commands:
             return await submission.session.reads.key(*claim.owner, self._core.clock.now())
 
     async def _known_elsewhere(self, submission: Submission, claim: Claim) -> KeyRow:
@@ -167,7 +167,7 @@ class Judge:
         session = submission.session
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
         again = known.job_id in session.accepting
-        async with session.workload:
+        async with session.workload.commands:
             row = await session.reads.job(known.job_id)
         again = again or (row is not None and session.id in row.submitters)
         job = self._jobs.live.get(known.job_id)
