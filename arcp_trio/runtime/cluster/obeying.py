@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from arcp_trio.runtime.job.command_rows import RELEASE, encode_answer, read_command
 from arcp_trio.runtime.job.commands import EndJob, Obeyed, answer_question, end_job, no_question
-from arcp_trio.store.writes import AnswerNode, CancelJob
+from arcp_trio.store.shared_writes import AnswerNode
+from arcp_trio.store.writes import CancelJob
 from arcp_trio.wire.errors import ArcpError, InternalError, JobNotFound
 
 if TYPE_CHECKING:

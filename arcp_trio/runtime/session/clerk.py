@@ -20,7 +20,7 @@ from arcp_trio.runtime.session.observing import Observing
 from arcp_trio.runtime.session.outbox import Answer, Leave
 from arcp_trio.runtime.views import View
 from arcp_trio.runtime.workload import WorkPlaces
-from arcp_trio.store.writes import CloseSession
+from arcp_trio.store.shared_writes import CloseSession
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import (
     ArcpError,

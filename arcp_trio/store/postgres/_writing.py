@@ -14,37 +14,39 @@ from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres._statements import Statement, execute
 from arcp_trio.store.postgres._writing_jobs import JobWrites
 from arcp_trio.store.postgres._writing_sessions import SessionWrites
-from arcp_trio.store.writes import (
-    AcceptJob,
-    AddSubmitter,
+from arcp_trio.store.shared_writes import (
     AnswerNode,
-    AppendJournal,
-    AppendLog,
     AskAgain,
     AskNode,
-    CancelJob,
     ClaimKey,
     CloseSession,
     DropAnswers,
     DropClaim,
+    Follow,
+    KeepQuestions,
+    ReleaseSession,
+    Spend,
+    TakeSession,
+    Unfollow,
+)
+from arcp_trio.store.writes import (
+    AcceptJob,
+    AddSubmitter,
+    AppendJournal,
+    AppendLog,
+    CancelJob,
     DropSession,
     Expire,
     FinishJob,
-    Follow,
     KeepCredentials,
     KeepMemo,
-    KeepQuestions,
     KeepRun,
     KeepSpent,
     MoveFloor,
     PutSession,
-    ReleaseSession,
     RotateToken,
-    Spend,
     StartJob,
-    TakeSession,
     TrimJournal,
-    Unfollow,
     Write,
 )
 
