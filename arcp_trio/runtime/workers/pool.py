@@ -248,7 +248,7 @@ async def _converse(desk: Desk, worker_job: WorkerJob) -> WorkerFrame | None:
                 nursery.start_soon(worker_job.cancel, name="cancellation of a worker")
 
     async def end_once_over() -> None:
-        await desk.job.over()
+        await desk.job.over.wait()
         life.cancel(reason="the job is over")
 
     async with trio.open_nursery() as around:
