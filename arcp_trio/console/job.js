@@ -1,6 +1,5 @@
 /** One job: its head, its timeline with a slider through time, its money, and the jobs below it. */
 
-import { ArcpError } from './arcp.js';
 import { button, duration, h, money, put, renew, say, setProgress, shownJson, stateWord, time } from './dom.js';
 import { Money } from './money.js';
 import { makeTimeline } from './timeline.js';
@@ -50,7 +49,7 @@ export async function showJob(place, id) {
 		said = await timeline.load();
 	} catch (error) {
 		if (gone) return;
-		const missing = error instanceof ArcpError && error.code === 'JOB_NOT_FOUND';
+		const missing = error.code === 'JOB_NOT_FOUND';
 		const words = 'There is no such job. It may have been deleted after its time, or belong to somebody else.';
 		timeline.leave();
 		put(main, h('h1', id), h('p', { role: 'alert' }, missing ? words : String(error)));
@@ -123,7 +122,8 @@ export async function showJob(place, id) {
 
 	async function showTree() {
 		const near = [];
-		for await (const each of client.jobs({ created_after: extras().created_at })) {
+		const created_after = beside(extras().created_at, -1);
+		for await (const each of client.jobs({ created_after })) {
 			if (near.push(each) === MOST_BELOW) break;
 		}
 		const below = byParent(near);
@@ -211,9 +211,14 @@ export async function showJob(place, id) {
 
 /** The listing's entry of a job, which is not told alone. @param {import('./arcp.js').Client} client */
 export async function look(client, id, createdAt) {
-	const [created_after, created_before] = [-2, 2].map((each) => new Date(Date.parse(createdAt) + each).toISOString());
-	for await (const each of client.jobs({ created_after, created_before })) if (each.job_id === id) return each;
+	const wanted = { created_after: beside(createdAt, -1), created_before: beside(createdAt, 1) };
+	for await (const each of client.jobs(wanted)) if (each.job_id === id) return each;
 	return null;
+}
+
+/** Listings leave out the very time. */
+function beside(time, ms) {
+	return new Date(Date.parse(time) + ms).toISOString();
 }
 
 /** Jobs, the newest first, by their parents, the oldest first. */

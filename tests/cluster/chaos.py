@@ -116,12 +116,15 @@ class Chaos:
 class Work:
     """What clients do meanwhile: jobs, each followed to its end by its client and by another."""
 
-    def __init__(self, clients: list[Client], seed: int, *, may_lose: bool = True) -> None:
+    def __init__(
+        self, clients: list[Client], seed: int, *, pause: float = 0.01, may_lose: bool = True
+    ) -> None:
         """Have these clients work.
 
         Args:
             clients: who works.
             seed: chooses what they do.
+            pause: seconds between two lines of a job.
             may_lose: whether a job may end because its node is gone.
         """
         self.jobs = 0
@@ -129,6 +132,7 @@ class Work:
         """Whether no new job is to be begun."""
         self._clients = clients
         self._seed = seed
+        self._pause = pause
         self._may_lose = may_lose
 
     async def run(self) -> None:
@@ -153,7 +157,7 @@ class Work:
             end = await client.end(job)
             assert end.get("result") == sum(range(steps)), end
         else:
-            job = await client.submit("count", [total, 0.01], key)
+            job = await client.submit("count", [total, self._pause], key)
             follows = chance.random() < 0.5
             if follows:
                 await other.subscribe(job)

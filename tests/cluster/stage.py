@@ -51,11 +51,11 @@ async def staged(
     seconds: float = TEST_SECONDS,
 ) -> AsyncGenerator[Stage]:
     """Run a cluster with clients, for the time that a test may take, and audit the database."""
-    make_schema(database, None)
+    await trio.to_thread.run_sync(make_schema, database, None)
     with trio.fail_after(seconds):
         async with cluster_over(
             database, folder, nodes=nodes, node_seconds=node_seconds, drain=drain
         ) as cluster:
             async with tasks_beside() as nursery:
                 yield Stage(cluster, nursery)
-            audit(cluster.database)
+            await trio.to_thread.run_sync(audit, cluster.database)

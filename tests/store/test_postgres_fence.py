@@ -108,7 +108,8 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "place": partial(shared.place, "S"),
         "steal": partial(shared.steal, "S", 0, 0),
         "sessions_here": shared.sessions_here,
-        "untold": partial(shared.untold, "S"),
+        "find": partial(shared.find, "S"),
+        "is_connected": partial(shared.is_connected, 7),
         "held_elsewhere": shared.held_elsewhere,
     }
     # These have values, wait for a sign of other nodes, or have something counted.
