@@ -18,7 +18,7 @@ from arcp_trio.store.interface import Store
 from arcp_trio.store.sqlite import _file
 from arcp_trio.store.sqlite._cleaning import clean_piece, shrink_piece
 from arcp_trio.store.sqlite._writing import GroupWriter
-from arcp_trio.store.sqlite.reader import ReadThread, SqliteReader
+from arcp_trio.store.sqlite.reader import SqliteReader
 from arcp_trio.store.writes import Write
 
 ROUND_PIECES: Final = 32
@@ -59,7 +59,7 @@ class SqliteStore(SqliteReader, Store):
                 the last moments under `NORMAL`, and perhaps the whole file under `OFF`. A killed
                 process loses nothing under any of them.
         """
-        super().__init__(ReadThread(Path(path)))
+        super().__init__(Path(path))
         self.pace_seconds = PACE_SECONDS
         self.durable = synchronous == "FULL"
         self._synchronous = synchronous

@@ -45,12 +45,12 @@ class ReadThread:
 class SqliteReader(SnapshotReads):
     """The reads of a store; each raises `StoreError` if the file cannot be read."""
 
-    def __init__(self, thread: ReadThread, principal: str = "", *, urgent: bool = False) -> None:
-        """Make the reads of one principal, on the thread of all."""
+    _principal = ""
+    _urgent = False
+
+    def __init__(self, path: Path) -> None:
         super().__init__()
-        self._thread = thread
-        self._principal = principal
-        self._urgent = urgent
+        self._thread = ReadThread(path)
 
     @property
     def path(self) -> Path:
@@ -59,7 +59,7 @@ class SqliteReader(SnapshotReads):
 
     def for_principal(self, principal: str, *, urgent: bool = False) -> SqliteReader:
         """Return the same reads, done when it is the principal's turn."""
-        return SqliteReader(self._thread, principal, urgent=urgent)
+        return _PrincipalReader(self._thread, principal, urgent=urgent)
 
     async def _read(
         self,
@@ -121,6 +121,15 @@ class SqliteReader(SnapshotReads):
         return await self._read(lambda db: act(SqliteSnapshot(db)))
 
 
+class _PrincipalReader(SqliteReader):
+    """The reads of one principal, on the thread of all."""
+
+    def __init__(self, thread: ReadThread, principal: str = "", *, urgent: bool = False) -> None:
+        self._thread = thread
+        self._principal = principal
+        self._urgent = urgent
+
+
 @asynccontextmanager
 async def open_read_only(path: str | PathLike[str]) -> AsyncGenerator[SqliteReader]:
     """Open a store that no runtime has open, only to read it; the file may be read-only.
@@ -131,7 +140,7 @@ async def open_read_only(path: str | PathLike[str]) -> AsyncGenerator[SqliteRead
     thread = ReadThread(Path(path))
     with ExitStack() as opened, thread.calls:
         thread.connection = await thread.calls.run(partial(_connect, thread.path, opened))
-        yield SqliteReader(thread)
+        yield _PrincipalReader(thread)
 
 
 def _connect(path: Path, opened: ExitStack) -> sqlite3.Connection:
