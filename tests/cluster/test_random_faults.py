@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 ROUND: Final = 100
 """Faults that are done to one database, which is looked through after them."""
 ROUND_SECONDS: Final = 1_200.0
-SIDE_BY_SIDE: Final = 3
+SIDE_BY_SIDE: Final = 2
 """Rounds at a time, each over a database of its own: most of a fault is waiting."""
 PAUSE: Final = 0.03
 """Seconds between two lines of a job: faults, and not jobs, are to keep the processors busy."""

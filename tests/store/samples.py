@@ -26,6 +26,7 @@ from arcp_trio.store.shared_writes import (
     Follow,
     KeepQuestions,
     ReleaseSession,
+    ShowKey,
     Spend,
     SubmitAgain,
     TakeSession,
@@ -99,6 +100,7 @@ WRITES: Final[list[Write]] = [
     AskAgain(1),
     AnswerNode(1, b"{}"),
     DropAnswers([1]),
+    ShowKey(b"public"),
 ]
 """One of each kind, each of which changes what there is, or would if it were this node's."""
 
