@@ -38,7 +38,7 @@ Way: TypeAlias = Callable[[Stage, Node, str], AbstractAsyncContextManager[None]]
 NODE_SECONDS: Final = 60
 """No node is to be taken for dead here."""
 TRIES: Final = 3
-"""How often a session moves without a message before there is none."""
+"""How often a session moves without a message before the messages count as over."""
 
 _HOME: Final = """
     SELECT name FROM arcp.session LEFT JOIN arcp.node USING (node) WHERE session_id = %s"""
