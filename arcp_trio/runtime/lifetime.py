@@ -140,6 +140,7 @@ class Lifetime:
         await first_of(core.taken_over.wait, core.store.troubled)
         nursery.start_soon(keep_running, partial(sweep, core, self.jobs, sessions), name="sweep")
         nursery.start_soon(keep_running, sessions.mind_store, name="store trouble")
+        nursery.start_soon(keep_running, sessions.openings.mind, name="handshakes")
         nursery.start_soon(keep_running, leftovers.sweep, core, self._agents, name="files of jobs")
         nursery.start_soon(keep_running, self.attendance.beat, name="heartbeats")
         nursery.start_soon(self._workers.run, name="worker processes")

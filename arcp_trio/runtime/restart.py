@@ -7,7 +7,9 @@ jobs that were running are ended.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
 
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.durable.again import revive
@@ -20,7 +22,7 @@ from arcp_trio.wire.json import loads_object
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.durable.beginnings import Beginnings
@@ -35,6 +37,20 @@ Sift: TypeAlias = "Callable[[Recovered], Awaitable[Recovered]]"
 log = logging.getLogger(__name__)
 
 
+@attrs.frozen
+class Leaver:
+    """A runtime or a node that has left jobs to be settled, in words."""
+
+    why: str
+    """What happened to it, for the clients of the jobs that end."""
+    event: str
+    """What the log says once they are settled."""
+    facts: Mapping[str, object] = attrs.field(factory=dict[str, object])
+
+
+PREVIOUS_RUNTIME: Final = Leaver("the runtime restarted", "took over from the previous runtime")
+
+
 async def take_over(
     core: Core, sessions: Sessions, beginnings: Beginnings, sift: Sift | None
 ) -> None:
@@ -45,13 +61,13 @@ async def take_over(
     found = await core.store.recover()
     if sift is not None:
         found = await sift(found)
-    revived = await settle(core, sessions.jobs, found, "the runtime restarted")
+    revived = await settle(core, sessions.jobs, found, PREVIOUS_RUNTIME)
     sessions.park_all(found.sessions)
     core.taken_over.set()
     await beginnings.run(revived)
 
 
-async def settle(core: Core, jobs: Jobs, found: Recovered, why: str) -> list[Job]:
+async def settle(core: Core, jobs: Jobs, found: Recovered, leaver: Leaver) -> list[Job]:
     """End or revive the jobs that were running, revoke credentials, and return the revived jobs.
 
     Revocation is tried at first, for a bounded time, and goes on later if it fails (§14).
@@ -63,13 +79,13 @@ async def settle(core: Core, jobs: Jobs, found: Recovered, why: str) -> list[Job
         core: what the jobs run on from now on.
         jobs: those that are alive here.
         found: what another runtime, now gone, has left.
-        why: what happened to it, for the clients of the jobs that end.
+        leaver: that runtime.
     """
     jobs.go_on_from(found.ordinal)
     lost: list[tuple[JobRow, Outcome]] = []
     revived: list[Job] = []
     for row in found.unfinished:  # parents before their children
-        end = _end_of(core, jobs, row, found, why)
+        end = _end_of(core, jobs, row, found, leaver.why)
         if end is not None:
             lost.append((row, end))
         else:
@@ -86,7 +102,7 @@ async def settle(core: Core, jobs: Jobs, found: Recovered, why: str) -> list[Job
             "jobs_ended": len(lost),
             "jobs_begun_again": len(revived),
         }
-        log.info("took over from the previous runtime", extra=taken)
+        log.info(leaver.event, extra={**leaver.facts, **taken})
     return revived
 
 

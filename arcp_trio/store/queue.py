@@ -110,6 +110,8 @@ class WriteQueue:
         """Set if the next group is to be taken without regard to the pace."""
         self._doubted = False
         """A group is to be stored even if it is empty."""
+        self._storing_since = math.inf
+        """On Trio's clock: when the writer has begun to store the group that it is storing."""
         self._trouble_began = trio.Event()
         self._trouble_ended = trio.Event()
         self._trouble_ended.set()
@@ -142,6 +144,11 @@ class WriteQueue:
         self._doubted = True
         self._hurried.set()
         self._wake.set()
+
+    @property
+    def storing_seconds(self) -> float:
+        """For how long the writer has been storing the group that it is storing; else 0."""
+        return max(0.0, trio.current_time() - self._storing_since)
 
     @property
     def full(self) -> bool:
@@ -207,8 +214,9 @@ class WriteQueue:
             self._kept_places.clear()
             self._taken = group
             group.taken.set()
-            began = trio.current_time()
+            began = self._storing_since = trio.current_time()
             await self._retry(commit, group)
+            self._storing_since = math.inf
             if timed is not None:
                 timed(trio.current_time() - began)
             group.stored.set()

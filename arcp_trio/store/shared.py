@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from arcp_trio.store.nodes import Nodes
-from arcp_trio.store.records import Owed
+from arcp_trio.store.records import Owed, SessionRow
 
 
 class OpenCommand(msgspec.Struct, frozen=True):
@@ -18,6 +18,8 @@ class OpenCommand(msgspec.Struct, frozen=True):
 
     id: int
     """Its place among all commands of all nodes."""
+    asker: int
+    """The node that has asked."""
     kind: str
     about: str
     """The id of the job or of the session that it is about."""
@@ -28,6 +30,7 @@ class Commands(ABC):
     """What the nodes ask of each other, because only the node of a job or a session decides it.
 
     `AskNode` and `AskAgain` ask, `AnswerNode` answers, and `DropAnswers` deletes what was answered.
+    `ShowKey` has a node's public key.
     """
 
     @abstractmethod
@@ -55,6 +58,13 @@ class Commands(ABC):
 
         Those that were closed since then are left out. A job that was delegated has the sessions of
         the job above it, too.
+        """
+
+    @abstractmethod
+    async def public_key(self, node: int, session_id: str) -> bytes | None:
+        """Return the public key that a node has shown, if it has this session awake.
+
+        None if it has shown no key, if it is gone, or if the session is elsewhere.
         """
 
 
@@ -138,6 +148,18 @@ class UntoldJob(msgspec.Struct, frozen=True):
     request_id: str | None
 
 
+class FoundSession(msgspec.Struct, frozen=True):
+    """A session that a node may take."""
+
+    row: SessionRow
+    place: SessionPlace
+    untold: Sequence[UntoldJob] = ()
+    """Jobs that were accepted in it, and of which its log has no promise.
+
+    Their node stopped in between, or the session has moved.
+    """
+
+
 class Moves(ABC):
     """Sessions that go from one node to another; see also `TakeSession` and `ReleaseSession`."""
 
@@ -146,8 +168,16 @@ class Moves(ABC):
         """Return where a session is; None if there is no such session."""
 
     @abstractmethod
+    async def find(self, session_id: str) -> FoundSession | None:
+        """Return a session, and where it is; None if there is no such session."""
+
+    @abstractmethod
+    async def is_connected(self, node: int) -> bool:
+        """Return whether a node has a connection to the store: if not, it stores nothing now."""
+
+    @abstractmethod
     async def steal(self, session_id: str, node: int, moves: int) -> bool:
-        """Make a session this node's that the other one does not let go of.
+        """Make a session this node's that another one has locked, whose connections end then.
 
         Return False if it is no longer where it was when it had moved so often: it may have moved
         on meanwhile, and even come back. The same holds if a third node is about to have it.
@@ -156,13 +186,6 @@ class Moves(ABC):
     @abstractmethod
     async def sessions_here(self) -> Collection[str]:
         """Return the sessions that are this node's."""
-
-    @abstractmethod
-    async def untold(self, session_id: str) -> Sequence[UntoldJob]:
-        """Return the jobs that were accepted in a session whose log has no promise of them.
-
-        Their node stopped in between, or the session has moved.
-        """
 
 
 class Holding(msgspec.Struct, frozen=True):

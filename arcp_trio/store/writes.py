@@ -262,10 +262,23 @@ class DropAnswers(msgspec.Struct, eq=False):
     numbers: Sequence[int]
 
 
+class ShowKey(msgspec.Struct, eq=False):
+    """A node shows the others the public key to which they can seal what is for it alone."""
+
+    public_key: bytes
+
+
 class TakeSession(msgspec.Struct, eq=False):
-    """A parked session is to be this node's; refused if it is another one's by then, or gone."""
+    """A session is to be this node's; refused if it has moved on since it was found, or is gone.
+
+    So it is while another node is about to change it.
+    """
 
     session_id: str
+    node: int | None
+    """The node that had it; None if it was parked."""
+    moves: int
+    """How often it had moved."""
 
 
 class ReleaseSession(msgspec.Struct, eq=False):
@@ -285,6 +298,16 @@ class CloseSession(msgspec.Struct, eq=False):
     session_id: str
 
 
+class SubmitAgain(msgspec.Struct, eq=False):
+    """A session comes again with the key of a job that it has submitted: the job is its own again.
+
+    Only a session that was closed in between has lost the job.
+    """
+
+    job_id: str
+    session_id: str
+
+
 class Follow(msgspec.Struct, eq=False):
     """A node is to be woken when entries are added to the journal of a job."""
 
@@ -301,6 +324,7 @@ SharedWrite: TypeAlias = (
     TakeSession
     | ReleaseSession
     | CloseSession
+    | SubmitAgain
     | Follow
     | Unfollow
     | Spend
@@ -311,6 +335,7 @@ SharedWrite: TypeAlias = (
     | AskAgain
     | AnswerNode
     | DropAnswers
+    | ShowKey
 )
 """A write that only engines know which several runtimes can share."""
 

@@ -119,6 +119,11 @@ class SendsAtOnce(Transport):
 class HasPings(Transport):
     """A transport whose peer can send parts of messages, and pings and pongs of the transport."""
 
+    @property
+    @abstractmethod
+    def gone(self) -> bool:
+        """Whether the peer is known to send nothing more; it may have left messages."""
+
     @abstractmethod
     def share_pace(self, pace: PartsPace) -> None:
         """Count fragments, pings and pongs toward a pace that other transports have, too."""

@@ -265,6 +265,10 @@ class _WebSocketTransport(SendsAtOnce, HasPings):
         return self._private
 
     @property
+    def gone(self) -> bool:
+        return self._reader.ended.is_set() or self._frames.at_end
+
+    @property
     def writing_since(self) -> float | None:
         return self._frames.outgoing.writing_since
 

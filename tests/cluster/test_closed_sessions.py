@@ -98,3 +98,28 @@ async def test_another_submitter_of_a_key_is_left(
             with pytest.raises(PermissionDenied):
                 await cancel(again, job_id)
             await cancel(other, job_id)
+
+
+@pytest.mark.postgres
+@pytest.mark.real_tcp
+@pytest.mark.parametrize("nodes", [alone, two_nodes])
+@pytest.mark.parametrize("place", [0, 1])
+async def test_a_closed_session_submits_again(
+    nodes: Callable[[str], AbstractAsyncContextManager[tuple[Connect, Connect]]],
+    database: str,
+    place: int,
+) -> None:
+    """Under the same key it gets its job, which is its own again, at whichever node it is."""
+    with trio.fail_after(SECONDS):
+        async with nodes(database) as both:
+            peer = await welcomed(both[0])
+            job_id = (await peer.submit("sleeper", 1, idempotency_key="k"))["job_id"]
+            await peer.send("session.close")
+            await peer.expect("session.closed")
+            again = await welcomed(both[place], peer.resume_from())
+            assert (await again.submit("sleeper", 1, idempotency_key="k"))["job_id"] == job_id
+            for connect in both:
+                other = await welcomed(connect)
+                with pytest.raises(PermissionDenied):
+                    await cancel(other, job_id)
+            await cancel(again, job_id)

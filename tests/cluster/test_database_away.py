@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 
@@ -11,7 +14,7 @@ from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from tests.cluster.side_by_side import NodeHere, clients_of, runtime_over
-from tests.postgres_server import own_server
+from tests.postgres_server import PostgresServer, own_server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
@@ -29,6 +32,17 @@ async def until_parked(store: PostgresStore, client: Peer) -> None:
         place = await store.shared.place(client.session_id)
 
 
+@asynccontextmanager
+async def node_with_own_server() -> AsyncGenerator[tuple[PostgresServer, NodeHere]]:
+    """Run a node on a server that nobody else uses."""
+    with own_server() as server:
+        server.start()
+        await trio.to_thread.run_sync(make_schema, server.url(), None)
+        runtime, store = runtime_over(server.url(), "n0", limits=PATIENT)
+        async with runtime, clients_of(runtime, store) as node:
+            yield server, node
+
+
 async def expect_to_be_told(node: NodeHere, resume: Frame | None) -> None:
     """Ask for a session, and expect to be refused soon."""
     with trio.fail_after(SOON), pytest.raises(InternalError, match="store cannot be used"):
@@ -39,19 +53,34 @@ async def expect_to_be_told(node: NodeHere, resume: Frame | None) -> None:
 async def test_a_client_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new session needs a write, and a resume begins with reads: both find it out."""
     monkeypatch.setattr(reader, "RETRY_SECONDS", PATIENT.handshake_seconds)
-    with trio.fail_after(100), own_server() as server:
-        server.start()
-        await trio.to_thread.run_sync(make_schema, server.url(), None)
-        runtime, store = runtime_over(server.url(), "n0", limits=PATIENT)
-        async with runtime, clients_of(runtime, store) as node:
+    with trio.fail_after(100):
+        async with node_with_own_server() as (server, node):
             client = await node.welcomed()
             await client.drop()
-            await until_parked(store, client)
+            await until_parked(node.store, client)
             for resume in (client.resume_from(), None):
                 server.stop()
                 await expect_to_be_told(node, resume)
                 server.start()
-                await store.recovered()
+                await node.store.recovered()
                 client = await node.welcomed(resume=resume)
                 await client.drop()
-                await until_parked(store, client)
+                await until_parked(node.store, client)
+
+
+async def test_a_client_is_told_of_a_server_that_stands_still() -> None:
+    """It is told before the store gives the server up, whether or not it needs a write."""
+    with trio.fail_after(100):
+        async with node_with_own_server() as (server, node):
+            client = await node.welcomed()
+            await client.drop()
+            await until_parked(node.store, client)
+            for resume in (client.resume_from(), None):
+                server.pause()
+                await expect_to_be_told(node, resume)
+                assert node.store.trouble is None
+                server.go_on()
+                await node.store.flushed()
+                client = await node.welcomed(resume=resume)
+                await client.drop()
+                await until_parked(node.store, client)

@@ -71,7 +71,8 @@ def calls(shared: Shared) -> Mapping[str, Call]:
         "place": lambda: shared.place("S"),
         "steal": lambda: shared.steal("S", 7, 0),
         "sessions_here": shared.sessions_here,
-        "untold": lambda: shared.untold("S"),
+        "find": lambda: shared.find("S"),
+        "is_connected": lambda: shared.is_connected(7),
         "held_elsewhere": shared.held_elsewhere,
     }
 

@@ -15,7 +15,7 @@ from arcp_trio.runtime.cluster.moving import BUSY_SECONDS, LOOK_SECONDS, SharedP
 from arcp_trio.runtime.session.parking import Unparked
 from arcp_trio.runtime.session.record import Record
 from arcp_trio.store.records import SessionRow
-from arcp_trio.store.shared import Moves, SessionPlace, UntoldJob
+from arcp_trio.store.shared import FoundSession, Moves, SessionPlace
 from arcp_trio.store.writes import PutSession, ReleaseSession, TakeSession, Write
 from arcp_trio.wire.errors import ResumeWindowExpired
 from tests.inside import shared_parking
@@ -38,29 +38,41 @@ class SharedMemory(MemoryStore, Moves):
         super().__init__()
         self.at = place
         self.stolen = 0
+        self.locked = False
+        """Whether the other node stands still within a group that has the session."""
+        self.other_runs = True
 
     async def place(self, session_id: str) -> SessionPlace | None:
         """Return where the session is."""
         await trio.lowlevel.checkpoint()
         return self.at
 
+    async def find(self, session_id: str) -> FoundSession | None:
+        """Return the session, and where it is."""
+        row = await self.session(session_id)
+        return None if row is None else FoundSession(row, self.at)
+
+    async def is_connected(self, node: int) -> bool:
+        """Return whether the other node runs."""
+        await trio.lowlevel.checkpoint()
+        return self.other_runs
+
     async def steal(self, session_id: str, node: int, moves: int) -> bool:
-        """Take the session from another node."""
+        """Take the session from another node, which has it locked."""
         await trio.lowlevel.checkpoint()
         assert (self.at.node, self.at.moves) == (node, moves)
-        self.stolen += 1
-        self.at = SessionPlace(ME, 1)
+        assert self.locked
+        self._be_taken()
         return True
+
+    def _be_taken(self) -> None:
+        self.stolen += self.at.node == OTHER
+        self.at = SessionPlace(ME, 1)
 
     async def sessions_here(self) -> Sequence[str]:
         """Return the session, if this node has it."""
         await trio.lowlevel.checkpoint()
         return ["sess_1"] if self.at.node == ME else []
-
-    async def untold(self, session_id: str) -> Sequence[UntoldJob]:
-        """Return no jobs."""
-        await trio.lowlevel.checkpoint()
-        return ()
 
     async def _commit(self, writes: Sequence[Write]) -> frozenset[str]:  # type: ignore[override]
         await trio.lowlevel.checkpoint()
@@ -71,8 +83,9 @@ class SharedMemory(MemoryStore, Moves):
     def _refused(self, write: Write) -> str | None:
         """Carry out a write about the place of the session, or return the session's id."""
         match write:
-            case TakeSession() if self.at.node is None:
-                self.at = SessionPlace(ME, 1)
+            case TakeSession(_, node, moves) if not self.locked:
+                assert (self.at.node, self.at.moves) == (node, moves)
+                self._be_taken()
             case ReleaseSession() if self.at.node == ME:
                 self.at = SessionPlace(None, 1, write.seconds)
             case TakeSession() | ReleaseSession():
@@ -207,6 +220,26 @@ async def test_a_silent_node_is_asked_once(autojump_clock: MockClock) -> None:
         assert (await here.take())[1] == 3
         assert len(here.asked) == 2
         assert here.store.stolen == 3
+
+
+async def test_a_node_that_is_not_connected_is_not_asked(autojump_clock: MockClock) -> None:
+    """The process of such a node has most likely ended: its sessions are stolen at once."""
+    async with scene(awake(), silence) as here:
+        here.store.other_runs = False
+        taken, seconds = await here.take()
+        assert taken is not None
+        assert (seconds, here.asked, here.store.stolen) == (0, [], 1)
+        here.store.other_runs, here.store.at = True, awake(beats=8)
+        assert (await here.take())[1] == 3
+
+
+async def test_a_node_that_stands_still_with_the_session_locked(autojump_clock: MockClock) -> None:
+    """What a write like any other does not get is taken with force."""
+    async with scene(awake(), silence) as here:
+        here.store.locked = True
+        taken, seconds = await here.take()
+        assert taken is not None
+        assert (seconds, here.store.stolen) == (3, 1)
 
 
 async def test_a_busy_node_has_more_time(autojump_clock: MockClock) -> None:

@@ -53,6 +53,10 @@ async def test_a_node_is_killed(database: str, tmp_path: Path) -> None:
         work = await at_work(stage, node)
         await node.kill()
         await goes_on(*work)
+        logs = [other.log.splitlines() for other in stage.others(node)]
+        taken = [line for log in logs for line in log if "took over from another node" in line]
+        assert len(taken) == 1
+        assert f"other={node.name}" in taken[0]
 
 
 async def test_a_node_stands_still_for_too_long(database: str, tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import trio
 
 from arcp_trio import InternalError
 from arcp_trio.runtime.cluster import moving
+from arcp_trio.runtime.cluster.moving import SharedParking
 from arcp_trio.runtime.cluster.obeying import Obeyer
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.postgres.sharing import PostgresShared
+from arcp_trio.store.shared import SessionPlace
 from arcp_trio.transport import TransportClosed
 from tests.cluster.counting import counted, counting_nodes, read
 
@@ -20,6 +22,16 @@ async def nothing(_obeyer: Obeyer) -> None:
     """Obey nobody."""
 
 
+def have_rows_locked(patch: pytest.MonkeyPatch) -> None:
+    """Have thefts need force, as if the nodes stood still within groups."""
+    take = SharedParking._take
+
+    async def take_parked(parking: SharedParking, session_id: str, place: SessionPlace) -> bool:
+        return place.node is None and await take(parking, session_id, place)
+
+    patch.setattr(SharedParking, "_take", take_parked)
+
+
 @pytest.mark.logs_error("session cannot be opened")
 async def test_a_theft_that_succeeds_after_it_was_given_up(
     monkeypatch: pytest.MonkeyPatch, database: str
@@ -28,6 +40,7 @@ async def test_a_theft_that_succeeds_after_it_was_given_up(
     may_steal, steal = trio.Event(), PostgresShared.steal
     monkeypatch.setattr(Obeyer, "obey_all", nothing)
     monkeypatch.setattr(moving, "STRAYS_SECONDS", 0.1)
+    have_rows_locked(monkeypatch)
     async with (
         counting_nodes(database, 3) as (here, there, third),
         trio.open_nursery() as nursery,

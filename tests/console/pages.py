@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import shutil
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 import pytest
 from attrs import field, frozen
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, WebSocket, expect, sync_playwright
 
-from tests.cli.clients import TOKEN
+from tests.cli.clients import TOKEN, Commands
+from tests.cli.processes import starter
 
 WAIT_MS: Final = 60_000
+MOST_FRAMES: Final = 60
+"""Frames that a failure tells of."""
+FRAME_SHOWN: Final = 300
 
 expect.set_options(timeout=WAIT_MS)
 
@@ -32,6 +40,15 @@ def chromium() -> Iterator[Browser]:
             browser.close()
 
 
+@contextmanager
+def serving(folder: Path, agents: str) -> Iterator[Commands]:
+    """Serve these agents alone for the block, in memory, with the folder as theirs."""
+    (folder / "own_agents.py").write_text(agents, encoding="utf-8")
+    options = ("--memory", "--agents=own_agents", f"--token=alice={TOKEN}", "--log-level=error")
+    with starter(folder) as start:
+        yield Commands(start("serve", "--port=0", *options).url(), folder)
+
+
 @frozen
 class Console:
     """A page of the console."""
@@ -40,6 +57,8 @@ class Console:
     origin: str
     faults: list[str] = field(factory=list)
     """Violations of the policy, exceptions, and requests that leave the origin."""
+    frames: deque[str] = field(factory=lambda: deque(maxlen=MOST_FRAMES))
+    """What was sent and received last, cut short."""
 
     def sign_in(self, token: str = TOKEN, place: str = "/") -> None:
         """Open the link with a token, and then a place."""
@@ -72,6 +91,11 @@ class Console:
         """Return the subject of the page."""
         return self.page.get_by_role("heading", level=1).inner_text()
 
+    def story(self) -> str:
+        """Return what the page shows and what it heard, for somebody who looks into a failure."""
+        shows = self.page.locator("body").aria_snapshot(timeout=5_000)
+        return "\n".join([self.page.url, shows, *self.faults, *self.frames])
+
     def check(self) -> None:
         """Fail if anything was wrong."""
         assert self.faults == []
@@ -92,6 +116,9 @@ def console(
     try:
         yield shown
         shown.check()
+    except Exception as error:
+        error.add_note(shown.story())
+        raise
     finally:
         context.close()
 
@@ -104,6 +131,7 @@ def watch(shown: Console) -> None:
         "console",
         lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None,
     )
+    page.on("websocket", lambda opened: note_frames(opened, shown.frames))
     own = (shown.origin, shown.origin.replace("http", "ws"), "data:", "blob:")
     page.on(
         "request",
@@ -113,3 +141,14 @@ def watch(shown: Console) -> None:
         "websocket",
         lambda opened: None if opened.url.startswith(own) else faults.append(opened.url),
     )
+
+
+def note_frames(socket: WebSocket, frames: deque[str]) -> None:
+    """Keep the beginnings of a connection's frames."""
+
+    def note(way: str, frame: str | bytes) -> None:
+        frames.append(f"{datetime.now(UTC):%T.%f} {way} {frame[:FRAME_SHOWN]!s}")
+
+    socket.on("framesent", partial(note, ">"))
+    socket.on("framereceived", partial(note, "<"))
+    socket.on("close", lambda _: frames.append("closed"))

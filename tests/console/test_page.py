@@ -156,6 +156,19 @@ def test_children_are_folded_and_found(browser: Browser, commands: Commands) -> 
         expect(page.get_by_role("link", name=team["job_id"])).to_be_visible()
 
 
+def test_children_of_the_same_moment_are_found(browser: Browser, tmp_path: Path) -> None:
+    """A job's page lists a child that was created in the same millisecond as the job."""
+    with starter(tmp_path) as start:
+        url = start(program=("tests.console.one_moment",)).url()
+        commands = Commands(url, tmp_path)
+        commands.run("submit", "family", "--lease", "agent.delegate=child")
+        (child,) = commands.run("jobs", "--agent", "child", "--json").objects
+        with console(browser, url) as shown:
+            shown.sign_in(place=f"/jobs/{child['parent_job_id']}")
+            tree = shown.page.get_by_role("region", name="Delegated jobs")
+            expect(tree.get_by_role("link", name=child["job_id"])).to_be_visible()
+
+
 def test_another_principal_sees_nothing(browser: Browser, commands: Commands) -> None:
     """With another principal's token neither the list nor a link shows a job."""
     job_id = commands.detached("waiting")

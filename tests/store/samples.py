@@ -41,8 +41,10 @@ from arcp_trio.store.writes import (
     PutSession,
     ReleaseSession,
     RotateToken,
+    ShowKey,
     Spend,
     StartJob,
+    SubmitAgain,
     TakeSession,
     TrimJournal,
     Unfollow,
@@ -82,9 +84,10 @@ WRITES: Final[list[Write]] = [
     TrimJournal("J", 1),
     KeepCredentials([replace(CREDENTIAL, state=CredentialState.LIVE)]),
     Expire(now=1.0, finished_before=1.0, finished_jobs=0, forgotten=["J"]),
-    TakeSession("S"),
+    TakeSession("S", None, 0),
     ReleaseSession("S", 60.0),
     CloseSession("S"),
+    SubmitAgain("J", "S"),
     Follow("J"),
     Unfollow("J"),
     Spend("J", b"{}", b"{}"),
@@ -95,6 +98,7 @@ WRITES: Final[list[Write]] = [
     AskAgain(1),
     AnswerNode(1, b"{}"),
     DropAnswers([1]),
+    ShowKey(b"public"),
 ]
 """One of each kind, each of which changes what there is, or would if it were this node's."""
 

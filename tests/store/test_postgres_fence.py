@@ -103,12 +103,14 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "open_commands": partial(shared.open_commands, ()),
         "answers": shared.answers,
         "submitters": partial(shared.submitters, "J"),
+        "public_key": partial(shared.public_key, 1, "S"),
         "news": partial(shared.news, ["J"], {"J": 0}, 1, 1),
         "cursor_elsewhere": partial(shared.cursor_elsewhere, ["J"], "S"),
         "place": partial(shared.place, "S"),
         "steal": partial(shared.steal, "S", 0, 0),
         "sessions_here": shared.sessions_here,
-        "untold": partial(shared.untold, "S"),
+        "find": partial(shared.find, "S"),
+        "is_connected": partial(shared.is_connected, 7),
         "held_elsewhere": shared.held_elsewhere,
     }
     # These have values, wait for a sign of other nodes, or have something counted.

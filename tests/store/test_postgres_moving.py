@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import psycopg
@@ -71,6 +71,20 @@ async def place(store: PostgresStore) -> int | None:
     return found.node
 
 
+async def taking(by: PostgresStore) -> TakeSession:
+    """Return the write with which a node takes the session from where it is, or is said to be."""
+    found = await shared(by).place("S")
+    assert found is not None
+    return TakeSession("S", found.node, found.moves)
+
+
+async def untold(by: PostgresStore) -> Sequence[UntoldJob]:
+    """Return the jobs of which the session's client is yet to be told."""
+    found = await shared(by).find("S")
+    assert found is not None
+    return found.untold
+
+
 async def stolen(by: PostgresStore, had: PostgresStore) -> bool:
     """Have one node steal the session from another one; return whether that one had it."""
     found = await shared(by).place("S")
@@ -99,12 +113,13 @@ def told(job_id: str, row: int = 0) -> AppendLog:
 async def test_a_parked_session_is_taken_by_one_node(database: str) -> None:
     """Of the nodes that want to take a session at once, one gets it."""
     async with stores(database, 3) as nodes:
-        assert not await stored(nodes[1], TakeSession("S")), "it is not parked"
+        assert not await stored(nodes[1], TakeSession("S", None, 0)), "it is not parked"
         for _ in range(20):
             owner = await place(nodes[0])
             (had,) = [node for node in nodes if shared(node).node == owner]
             assert await stored(had, ReleaseSession("S", 100))
-            groups = [node.put(TakeSession("S")) for node in nodes]
+            take = await taking(nodes[0])
+            groups = [node.put(take) for node in nodes]
             for group in groups:
                 await group.committed()
             assert sorted(len(group.refused) for group in groups) == [0, 1, 1]
@@ -152,6 +167,31 @@ async def test_a_stolen_session_is_the_thiefs(database: str) -> None:
         assert await stored(second, batch())
 
 
+async def test_sessions_are_stolen_with_other_writes(database: str) -> None:
+    """A theft is a write like any other, unless the session has moved on or its row is locked."""
+    async with stores(database, 3) as (first, second, third):
+        late, take = await taking(third), await taking(second)
+        with psycopg.connect(database) as still:
+            still.execute("SELECT FROM arcp.session WHERE session_id = 'S' FOR NO KEY UPDATE")
+            assert not await stored(second, take)
+        assert await stored(second, take)
+        assert not await stored(third, late)
+        assert not await stored(first, batch())
+        assert await stored(second, batch())
+
+
+async def test_who_is_connected(database: str) -> None:
+    """A node has connections until it ends."""
+    async with stores(database) as (first, second):
+        assert await shared(second).is_connected(shared(first).node)
+        async with running(PostgresStore(database, node="short")) as short:
+            number = shared(short).node
+            assert await shared(second).is_connected(number)
+        with trio.fail_after(ENOUGH):
+            while await shared(second).is_connected(number):  # noqa: ASYNC110 - no event tells
+                await trio.sleep(0.01)
+
+
 async def test_a_theft_that_comes_too_late_takes_nothing(database: str) -> None:
     """A session that has left its node and come back there stays: a client has it awake again."""
     async with stores(database) as (first, second):
@@ -159,7 +199,7 @@ async def test_a_theft_that_comes_too_late_takes_nothing(database: str) -> None:
         assert found is not None
         assert found.node == shared(first).node
         assert await stored(first, ReleaseSession("S", 100))
-        assert await stored(first, TakeSession("S"))
+        assert await stored(first, await taking(first))
         assert not await shared(second).steal("S", found.node, found.moves)
         assert await stored(first, batch())
         assert await stolen(second, first)
@@ -220,7 +260,7 @@ async def test_the_windows_clock_is_that_of_the_database(database: str) -> None:
         assert found is not None
         assert found.seconds is not None
         assert 100 - ENOUGH < found.seconds <= 100
-        await stored(second, TakeSession("S"))
+        await stored(second, await taking(second))
         found = await shared(first).place("S")
         assert found is not None
         assert (found.node, found.seconds) == (shared(second).node, None)
@@ -234,10 +274,10 @@ async def test_a_job_is_untold_until_its_promise_is_in_the_log(database: str) ->
         await stored(first, submitted("J2"))
         await stored(first, submitted("J3", parent="J2"))
         await stolen(second, first)
-        untold = UntoldJob("J2", job_row("J2").accepted, "request of J2")
-        assert await shared(second).untold("S") == [untold]
+        job = UntoldJob("J2", job_row("J2").accepted, "request of J2")
+        assert await untold(second) == [job]
         assert await stored(second, told("J2", row=1))
-        assert await shared(second).untold("S") == []
+        assert await untold(second) == []
 
 
 async def test_a_job_is_either_refused_or_found_untold(database: str) -> None:
@@ -245,19 +285,20 @@ async def test_a_job_is_either_refused_or_found_untold(database: str) -> None:
     async with stores(database) as (first, second):
         here, there = first, second
         for n in range(40):
-            untold: list[str] = []
+            found: list[str] = []
 
             async def steal(
-                here: PostgresStore, there: PostgresStore, untold: list[str], n: int
+                here: PostgresStore, there: PostgresStore, found: list[str], n: int
             ) -> None:
                 await trio.sleep(n % 8 / 2_000)
-                assert await stolen(there, here)
-                untold += [job.job_id for job in await shared(there).untold("S")]
+                if not await stored(there, await taking(there)):  # the acceptance has it locked
+                    assert await stolen(there, here)
+                found += [job.job_id for job in await untold(there)]
 
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(steal, here, there, untold, n)
+                nursery.start_soon(steal, here, there, found, n)
                 accepted = await stored(here, submitted(f"J{n}"))
-            assert accepted == (f"J{n}" in untold)
+            assert accepted == (f"J{n}" in found)
             here, there = there, here
 
 

@@ -10,7 +10,7 @@ import trio
 
 from arcp_trio.runtime.clock import StoreClock
 from arcp_trio.runtime.cluster.judging import NodeJudge
-from arcp_trio.runtime.restart import settle
+from arcp_trio.runtime.restart import Leaver, settle
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.store.nodes import NodeState
@@ -135,13 +135,14 @@ class Members:
     async def _adopt(self, dead: NodeRow) -> None:
         """Take over from a dead node, unless another node does."""
         facts = {"other": dead.name, "number": dead.node}
+        leaver = Leaver("the job's node was lost", "took over from another node", facts)
         try:
             found = await self._take_over(dead, facts)
             if found is not None:
                 log.warning("node is dead, and adopted", extra=facts)
                 self._core.metrics.adoptions += 1
                 found = await self._waiting.sift(found)
-                revived = await settle(self._core, self._jobs, found, "the job's node was lost")
+                revived = await settle(self._core, self._jobs, found, leaver)
                 await self._beginnings.run(revived)
         except Fenced:
             raise

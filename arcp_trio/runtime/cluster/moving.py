@@ -93,24 +93,23 @@ class SharedParking(Parking):
 
     async def take(self, session_id: str, check: Check) -> Unparked | None:
         core = self._core
-        row = await core.store.for_principal("", urgent=True).session(session_id)
-        if row is None:
+        found = await self._moves.find(session_id)
+        if found is None:
             return None
-        await check(Record(core.store, core.limits, row))
+        await check(Record(core.store, core.limits, found.row))
         try:
-            was = await self._fetch(session_id)
+            was = await self._fetch(session_id, found.place)
             if was is None:
                 return None
             # Only now is it certain that nobody else changes it.
-            row = await core.store.for_principal(row.principal, urgent=True).session(session_id)
-            assert row is not None, "what is this node's is stored"
-            untold = await self._moves.untold(session_id)
+            found = await self._moves.find(session_id)
+            assert found is not None, "what is this node's is stored"
         except BaseException:
             # It is refused, unless the session has become this node's.
             core.store.put(ReleaseSession(session_id, core.limits.resume_window_seconds))
             raise
         ends = None if was.seconds is None else trio.current_time() + was.seconds
-        return Unparked(row, ends, untold)
+        return Unparked(found.row, ends, found.untold)
 
     async def park_strays(self, sessions: Sessions) -> None:
         """Park what is this node's in the store and not awake here, now and then, until cancelled.
@@ -132,31 +131,35 @@ class SharedParking(Parking):
 
     # -- making it this node's
 
-    async def _fetch(self, session_id: str) -> SessionPlace | None:
-        """Make a session this node's; return where it was, or None if it is gone.
+    async def _fetch(self, session_id: str, place: SessionPlace | None) -> SessionPlace | None:
+        """Make a session this node's that was found at `place`; return where it was at last.
+
+        Return None if it is gone.
 
         Raises:
             InternalError: other nodes are after it, too.
         """
         how = Move.TAKEN
         for _ in range(TRIES):
-            place = await self._moves.place(session_id)
             if place is None or place.over:
                 return None
-            if place.node is None:
-                mine = await self._take_parked(session_id)
-            elif place.node == self._me:
+            node = place.node
+            if node is None:
+                mine = await self._take(session_id, place)
+            elif node == self._me:
                 mine = await self._is_left_here(session_id)
-            elif await self._released(session_id, place.node, place):
+            elif await self._released(session_id, node, place):
                 how = Move.RELEASED
+                place = await self._moves.place(session_id)
                 continue  # it is parked now, for anyone to take
             else:
-                mine = await self._moves.steal(session_id, place.node, place.moves)
+                mine = await self._steal(session_id, node, place)
                 how = Move.STOLEN if mine else how
             if mine:
                 self._note(session_id, how, place)
                 return place
             await trio.sleep(LOOK_SECONDS)
+            place = await self._moves.place(session_id)
         raise InternalError("the session is being resumed elsewhere: try again")
 
     def _note(self, session_id: str, how: Move, place: SessionPlace) -> None:
@@ -174,14 +177,26 @@ class SharedParking(Parking):
         await self._core.store.flushed()
         return not await self.is_elsewhere(session_id)
 
-    async def _take_parked(self, session_id: str) -> bool:
-        group = self._core.store.put(TakeSession(session_id))
+    async def _take(self, session_id: str, place: SessionPlace) -> bool:
+        group = self._core.store.put(TakeSession(session_id, place.node, place.moves))
         await group.committed()
         return session_id not in group.refused
+
+    async def _steal(self, session_id: str, node: int, place: SessionPlace) -> bool:
+        """Take a session from a node, if need be with force.
+
+        Most often it can be taken as if it were parked, many at a time with other writes.
+        """
+        return await self._take(session_id, place) or await self._moves.steal(
+            session_id, node, place.moves
+        )
 
     async def _released(self, session_id: str, node: int, place: SessionPlace) -> bool:
         """Ask a node to let go of a session; return whether it has within its time."""
         if self._silent.get(node, -1) == place.beats:
+            return False
+        if not await self._moves.is_connected(node):  # its process has ended, it seems
+            self._silent[node] = place.beats
             return False
         answers: list[bool] = []
 

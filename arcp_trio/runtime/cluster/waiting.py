@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 from msgspec.structs import replace
 
 from arcp_trio.runtime.cluster.obeying import with_cancels
-from arcp_trio.runtime.restart import settle
+from arcp_trio.runtime.restart import Leaver, settle
 from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import loads_object
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from arcp_trio.store.shared import Shared
 
 log = logging.getLogger(__name__)
+
+NO_NODE: Final = Leaver("no node could go on with it", "took jobs that waited for a node")
 
 
 class WaitingJobs:
@@ -82,7 +84,7 @@ class WaitingJobs:
         found = await self._shared.take_jobs(agents, most, limits.orphan_seconds)
         if found is not None:
             found = await with_cancels(self._core.store, self._shared, found)
-            revived = await settle(self._core, self._jobs, found, "no node could go on with it")
+            revived = await settle(self._core, self._jobs, found, NO_NODE)
             nursery.start_soon(self._beginnings.run, revived, name="jobs that have waited")
 
     async def leave(self, seconds: float) -> None:

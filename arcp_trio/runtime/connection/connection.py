@@ -19,7 +19,7 @@ from arcp_trio.runtime.farewell import Closing, Farewell
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.notices import refusal
-from arcp_trio.transport.base import MessageTooBig, TransportClosed
+from arcp_trio.transport.base import HasPings, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire import envelope
 from arcp_trio.wire.errors import ArcpError, InternalError, InvalidRequest, Unauthenticated
@@ -195,8 +195,13 @@ class Connection:
             "code": error.code,
             "error": error.message,
         }
-        # A client without a valid token is worth an operator's look, if it happens often.
-        level = logging.WARNING if isinstance(error, Unauthenticated) else logging.INFO
+        level = logging.INFO
+        if isinstance(error, Unauthenticated):
+            # A client without a valid token is worth an operator's look, if it happens often.
+            level = logging.WARNING
+        elif isinstance(self._transport, HasPings) and self._transport.gone:
+            # One that has given up may have its session at another connection.
+            level = logging.DEBUG
         log.log(level, "session refused", extra=refused)
         self._core.metrics.refused(error)
         code = CloseCode.GOING_AWAY if self._core.closing else code

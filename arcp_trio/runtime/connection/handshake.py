@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -14,7 +13,7 @@ from arcp_trio.runtime.access import address_of
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.runtime.session.attachment import Attachment
-from arcp_trio.runtime.session.resuming import Resume, cannot_resume, check_resume
+from arcp_trio.runtime.session.resuming import Resume, ResumeCheck, cannot_resume
 from arcp_trio.runtime.session.unsent import Unsent
 from arcp_trio.runtime.views import PREFIX
 from arcp_trio.store.errors import StoreError
@@ -94,16 +93,12 @@ class Handshake:
         Raises:
             ArcpError: there is no session for it.
         """
-        opening = self._sessions.opening
-        with trio.CancelScope() as scope:
-            opening.add(scope)
+        with self._sessions.openings.opening():
             try:
                 return await self._open(first)
             except StoreError:
                 log.exception("session cannot be opened", extra={"peer": self._transport.peer})
                 raise store_trouble() from None
-            finally:
-                opening.discard(scope)
         raise store_trouble()
 
     async def _open(self, first: Envelope) -> Opened:
@@ -217,8 +212,12 @@ class Handshake:
             raise cannot_resume()
         # Before anything is done to the session: a resume that is refused disturbs nobody.
         scope = None if self._view is None else self._view.scope
-        check = partial(
-            check_resume, self._core.store, principal, scope, digest, resume.last_event_seq
+        check = ResumeCheck(
+            store=self._core.store,
+            principal=principal,
+            scope=scope,
+            digest=digest,
+            after_seq=resume.last_event_seq,
         )
         session = await self._sessions.wake(session_id, check)
         if session is None:

@@ -21,7 +21,8 @@ from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
 from arcp_trio.runtime.job.granting import granted
 from arcp_trio.runtime.session.claims import Claim, Claims
 from arcp_trio.runtime.session.watch import Watch
-from arcp_trio.store.records import KeyRow
+from arcp_trio.store.records import JobRow, KeyRow
+from arcp_trio.store.writes import SubmitAgain
 from arcp_trio.wire.errors import DuplicateKey, InvalidRequest, JobNotFound
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
@@ -169,7 +170,9 @@ class Judge:
         again = known.job_id in session.accepting
         async with session.workload:
             row = await session.reads.job(known.job_id)
-        again = again or (row is not None and session.id in row.submitters)
+        if row is not None and session.id in row.submitters:
+            again = True
+            await self._submit_again(session, row)
         job = self._jobs.live.get(known.job_id)
         if job is not None:
             job.submitters.add(session.id)  # even if the session was closed in between
@@ -189,6 +192,11 @@ class Judge:
             cursor = await session.reads.index_after(row.job_id, 0)
         journal = self._jobs.journal(row.job_id, row.length) if goes_on else None
         return Decision(tail, Watch(session, row.job_id, journal, cursor or 0), again=again)
+
+    async def _submit_again(self, session: Session, row: JobRow) -> None:
+        """Have the other nodes know whose the job is, if the session was closed in between."""
+        if self._core.store.shared is not None and row.finished_at is None:
+            await self._core.store.put(SubmitAgain(row.job_id, session.id)).committed()
 
     async def _look_at(
         self, submission: Submission, look: Callable[[*_Ts], _T], *values: *_Ts

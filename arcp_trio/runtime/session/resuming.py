@@ -35,36 +35,46 @@ def _resumed_elsewhere() -> InternalError:
     return InternalError("the session was resumed elsewhere at the same time: try again")
 
 
-async def check_resume(
-    store: Store,
-    principal: str | None,
-    scope: Scope | None,
-    digest: bytes,
-    after_seq: int,
-    record: Record,
-) -> None:
-    """Check that a token resumes a session at a number; the check itself changes nothing.
+@attrs.define(eq=False, kw_only=True)
+class ResumeCheck:
+    """Checks that a token resumes a session at a number; the check itself changes nothing."""
 
-    Args:
-        store: has the session's log.
-        principal: who the client acts for; None if the token alone says so.
-        scope: of the client's token; it has to be the session's.
-        digest: of the resume token.
-        after_seq: the number that the client has reached.
-        record: of the session.
+    store: Store
+    """Has the session's log."""
+    principal: str | None
+    """Of the client's bearer token; None if the resume token alone says whose session it is."""
+    scope: Scope | None
+    """Of the client's token; it has to be the session's."""
+    digest: bytes
+    """Of the resume token."""
+    after_seq: int
+    """The number that the client has reached."""
+    _covered: bool = attrs.field(default=False, init=False)
+    """Whether the log was found to be complete from there on.
 
-    Raises:
-        ResumeWindowExpired: it does not.
+    From then on only the floor or the end of a retention can change that, and who sends the frames
+    notices both.
     """
-    if principal not in (None, record.principal) or not record.holds(digest):
-        raise cannot_resume()
-    if scope != Scope.among(record.features):
-        raise cannot_resume()
-    reads = store.for_principal(record.principal, urgent=True)
-    covered = await reads.covers(record.id, after_seq)
-    in_range = record.floor <= after_seq <= record.top
-    if not (covered and in_range and record.holds(digest)):
-        raise cannot_resume()
+
+    async def __call__(self, record: Record) -> None:
+        """Check it by the record of the session.
+
+        Raises:
+            ResumeWindowExpired: it does not.
+        """
+        self._look_at(record)
+        if not self._covered:
+            reads = self.store.for_principal(record.principal, urgent=True)
+            self._covered = await reads.covers(record.id, self.after_seq)
+            self._look_at(record)
+            if not self._covered:
+                raise cannot_resume()
+
+    def _look_at(self, record: Record) -> None:
+        mine = self.principal in (None, record.principal) and record.holds(self.digest)
+        in_range = record.floor <= self.after_seq <= record.top
+        if not (mine and in_range and self.scope == Scope.among(record.features)):
+            raise cannot_resume()
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -13,6 +13,7 @@ import trio
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.runtime.session.clerk import Clerk
+from arcp_trio.runtime.session.openings import Openings
 from arcp_trio.runtime.session.outbox import Leave
 from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
@@ -64,8 +65,7 @@ class Sessions:
         """Sessions between awake and parked, not to be touched before their event is set."""
         self._one_parts = Wake()
         self._parking = parking
-        self.opening: set[trio.CancelScope] = set()
-        """Handshakes under way: each is cancelled if the store remains in trouble."""
+        self.openings = Openings(core.store)
         self._connected: Counter[str] = Counter()
         self.elsewhere: Mapping[str, int] = {}
         """How many sessions each principal has awake at other nodes, as of a moment ago."""
@@ -278,8 +278,7 @@ class Sessions:
             with trio.move_on_after(OPENING_SECONDS) as waiting:
                 await self._core.store.recovered()
             if waiting.cancelled_caught:
-                for scope in self.opening:
-                    scope.cancel(reason="the store is in trouble")
+                self.openings.give_up()
                 await self._core.store.recovered()
 
     def tell_of_trouble(self) -> None:

@@ -30,7 +30,12 @@ from arcp_trio.store.shared import EngineCall, Timed
 _T = TypeVar("_T")
 
 ANSWER_SECONDS: Final = 10.0
-"""How long to wait for an answer before the connection is given up."""
+"""How long to wait for an answer before the connection is given up.
+
+This is longer than a statement waits for a lock, and than a healthy server is ever busy with one of
+the store's. It is the only bound for a server that stands still: what is set for its statements it
+does not look at then, and its system still acknowledges what is sent to it.
+"""
 
 PLAN_SECONDS: Final = 5.0
 """How long plans of statements are kept: tables that were small then may be large by now."""

@@ -10,8 +10,9 @@ import psycopg
 
 from arcp_trio.store.postgres._address import DatabaseAddress
 from arcp_trio.store.postgres._connections import application_name, member_transaction
+from arcp_trio.store.postgres._rows import SESSION_COLUMNS, SESSIONS, session_of
 from arcp_trio.store.postgres._schema import Database
-from arcp_trio.store.shared import SessionPlace, UntoldJob
+from arcp_trio.store.shared import FoundSession, SessionPlace, UntoldJob
 
 STEAL_MILLISECONDS: Final = 200
 """How long the row of a session may be locked before the node that locks it is cut off."""
@@ -19,9 +20,22 @@ STEAL_MILLISECONDS: Final = 200
 TERMINATE_MILLISECONDS: Final = 2_000
 """How long to wait for the end of a connection."""
 
-_PLACE: Final = """
-    SELECT session.node, moves, extract(epoch FROM parked_until - now())::float8, beats
-    FROM session LEFT JOIN beat USING (node) WHERE session_id = %s"""
+_PLACE_COLUMNS: Final = """session.node, session.moves,
+    extract(epoch FROM parked_until - now())::float8,
+    (SELECT beats FROM beat WHERE beat.node = session.node)"""
+
+_PLACE: Final = f"SELECT {_PLACE_COLUMNS} FROM session WHERE session_id = %s"  # noqa: S608
+
+_FIND: Final = f"""
+    SELECT {_PLACE_COLUMNS}, untold.job_ids, untold.accepted, untold.request_ids, {SESSION_COLUMNS}
+    FROM {SESSIONS} LEFT JOIN LATERAL (
+        SELECT array_agg(job_id ORDER BY jid) AS job_ids,
+            array_agg(accepted ORDER BY jid) AS accepted,
+            array_agg(request_id ORDER BY jid) AS request_ids
+        FROM submitter JOIN job USING (jid)
+        WHERE submitter.session_id = session.session_id AND NOT told AND NOT expired
+    ) AS untold ON true
+    WHERE session.session_id = %s"""  # noqa: S608
 
 _STEAL: Final = """
     UPDATE session SET node = %(me)s, parked_until = NULL, moves = moves + 1
@@ -33,15 +47,30 @@ _TERMINATE: Final = """
     WHERE application_name = %s AND datname = current_database() AND usename = current_user
         AND state <> 'idle' AND pid <> pg_backend_pid()"""
 
-_UNTOLD: Final = """
-    SELECT job_id, accepted, request_id FROM submitter JOIN job USING (jid)
-    WHERE submitter.session_id = %s AND NOT told AND NOT expired ORDER BY jid"""
+_CONNECTED: Final = """
+    SELECT 1 FROM pg_stat_activity WHERE application_name = %s
+        AND datname = current_database() AND usename = current_user LIMIT 1"""
 
 
 def place(db: Database, session_id: str) -> SessionPlace | None:
     """Read which node has a session, and until when it can be resumed if none has."""
     row = db.execute(_PLACE, (session_id,)).fetchone()
     return None if row is None else SessionPlace(*row)
+
+
+def find(db: Database, session_id: str) -> FoundSession | None:
+    """Read a session, where it is, and the jobs of which its log has no promise."""
+    row = db.execute(_FIND, (session_id,), binary=True).fetchone()
+    if row is None:
+        return None
+    columns = [column or () for column in row[4:7]]
+    untold = [UntoldJob(*each) for each in zip(*columns, strict=True)]
+    return FoundSession(session_of(row[7:]), SessionPlace(*row[:4]), untold)
+
+
+def is_connected(db: Database, address: DatabaseAddress, node: int) -> bool:
+    """Read whether a node has connections to the server."""
+    return db.execute(_CONNECTED, (application_name(address, node),)).fetchone() is not None
 
 
 def steal(
@@ -72,8 +101,3 @@ def sessions_of(db: Database, node: int) -> list[str]:
     """Read the ids of a node's sessions."""
     rows = db.execute("SELECT session_id FROM session WHERE node = %s", (node,))
     return [session_id for (session_id,) in rows.fetchall()]
-
-
-def untold(db: Database, session_id: str) -> list[UntoldJob]:
-    """Read the jobs that were accepted in a session whose log has no promise of them."""
-    return [UntoldJob(*row) for row in db.execute(_UNTOLD, (session_id,), binary=True).fetchall()]

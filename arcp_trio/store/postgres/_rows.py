@@ -134,42 +134,50 @@ def stored_bytes(db: Database) -> dict[str, int]:
     return dict(rows.fetchall())
 
 
+SESSION_COLUMNS: Final = """session.session_id, principal, features, dialect, top, floor, rows,
+    acked, log_bytes, moves,
+    ARRAY(SELECT digest FROM token WHERE token.sid = session.sid ORDER BY place),
+    watched.job_ids, watched.cursors, watched.observed"""
+"""What `session_of` makes a row of, if `SESSIONS` are read."""
+
+SESSIONS: Final = """session LEFT JOIN LATERAL (
+        SELECT array_agg(job_id ORDER BY job_id) AS job_ids,
+            array_agg(cursor ORDER BY job_id) AS cursors,
+            array_agg(observed ORDER BY job_id) AS observed
+        FROM watch JOIN job USING (jid) WHERE watch.sid = session.sid
+    ) AS watched ON true"""
+
+
 def session(db: Database, session_id: str) -> SessionRow | None:
     """Read a session, with its watches."""
     row = db.execute(
-        """SELECT principal, features, dialect, top, floor, rows, acked, log_bytes,
-            ARRAY(SELECT digest FROM token WHERE token.sid = session.sid ORDER BY place),
-            watched.job_ids, watched.cursors, watched.observed, moves
-        FROM session LEFT JOIN LATERAL (
-            SELECT array_agg(job_id ORDER BY job_id) AS job_ids,
-                array_agg(cursor ORDER BY job_id) AS cursors,
-                array_agg(observed ORDER BY job_id) AS observed
-            FROM watch JOIN job USING (jid) WHERE watch.sid = session.sid
-        ) AS watched ON true
-        WHERE session_id = %s""",
+        f"SELECT {SESSION_COLUMNS} FROM {SESSIONS} WHERE session_id = %s",  # noqa: S608
         (session_id,),
         binary=True,
     ).fetchone()
-    if row is None:
-        return None
-    *spare_digests, digest = row[8]
-    job_ids: list[str] = row[9] or []
+    return None if row is None else session_of(row)
+
+
+def session_of(row: tuple[Any, ...]) -> SessionRow:
+    """Return a session, read by `SESSION_COLUMNS`."""
+    *spare_digests, digest = row[10]
+    job_ids: list[str] = row[11] or []
     return SessionRow(
-        session_id=session_id,
-        principal=row[0],
-        features=frozenset(row[1].split()),
-        dialect=row[2],
+        session_id=row[0],
+        principal=row[1],
+        features=frozenset(row[2].split()),
+        dialect=row[3],
         token_digest=digest,
         spare_digests=tuple(spare_digests),
-        top=row[3],
-        floor=row[4],
-        log_rows=row[5],
-        acked=row[6],
-        log_bytes=row[7],
-        moves=row[12],
-        watches=dict(zip(job_ids, row[10] or [], strict=True)),
+        top=row[4],
+        floor=row[5],
+        log_rows=row[6],
+        acked=row[7],
+        log_bytes=row[8],
+        moves=row[9],
+        watches=dict(zip(job_ids, row[12] or [], strict=True)),
         observed=frozenset(
-            job_id for job_id, observed in zip(job_ids, row[11] or [], strict=True) if observed
+            job_id for job_id, observed in zip(job_ids, row[13] or [], strict=True) if observed
         ),
     )
 

@@ -11,11 +11,13 @@ PUT: Final = """
         %(4)b::bigint[], %(5)b::bigint[], %(6)b::bigint[], %(7)b::boolean[], %(8)b::bigint[])
         AS c"""
 
-# One that another node is just taking, or whose window has ended, is not waited for.
+# One that another node has locked is not waited for: it is just taking it, or stands still.
 TAKE: Final = """
     UPDATE session SET node = %(me)b, parked_until = NULL, moves = moves + 1 WHERE sid IN (
-        SELECT sid FROM session WHERE session_id = ANY(%(0)b::text[]) AND node IS NULL
-        FOR NO KEY UPDATE SKIP LOCKED)"""
+        SELECT s.sid FROM unnest(%(0)b::text[], %(1)b::bigint[], %(2)b::bigint[])
+            AS c (session_id, node, moves) JOIN session AS s USING (session_id)
+        WHERE coalesce(s.node, 0) = c.node AND s.moves = c.moves
+        FOR NO KEY UPDATE OF s SKIP LOCKED)"""
 
 # It locks the rows of the sessions, and returns those that are this node's.
 CHANGE: Final = """
@@ -86,6 +88,13 @@ ADD_SUBMITTER: Final = """
     LEFT JOIN session AS s ON s.session_id = c.session_id
     WHERE s.sid IS NULL OR s.node = %(me)b
     ON CONFLICT (jid, session_id) DO UPDATE SET told = true"""
+
+SUBMIT_AGAIN: Final = """
+    UPDATE submitter AS t SET closes = s.closes - c.closed::int
+    FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::boolean[]) AS c (session_id, job_id, closed),
+        session AS s, job AS j
+    WHERE s.session_id = c.session_id AND s.node = %(me)b AND j.job_id = c.job_id
+        AND t.jid = j.jid AND t.session_id = c.session_id"""
 
 WASTE: Final = """
     INSERT INTO log_waste (sid, below) SELECT s.sid, c.below

@@ -20,6 +20,7 @@ from arcp_trio.store.postgres._session_statements import (
     PUT,
     PUT_TOKENS,
     RELEASE,
+    SUBMIT_AGAIN,
     TAKE,
     TOLD,
     UNWATCH,
@@ -37,6 +38,7 @@ from arcp_trio.store.writes import (
     PutSession,
     ReleaseSession,
     RotateToken,
+    SubmitAgain,
     TakeSession,
 )
 
@@ -65,7 +67,7 @@ class SessionWrites:
     """Writes about sessions, that can be stored all at once."""
 
     _new: list[PutSession] = attrs.field(factory=list[PutSession])
-    _taken: list[str] = attrs.field(factory=list[str])
+    _taken: list[TakeSession] = attrs.field(factory=list[TakeSession])
     _changes: dict[str, _Change] = attrs.field(factory=dict[str, _Change])
     _negotiated: dict[str, tuple[str, str]] = attrs.field(factory=dict[str, tuple[str, str]])
     _tokens: dict[str, tuple[bytes, ...]] = attrs.field(factory=dict[str, tuple[bytes, ...]])
@@ -74,6 +76,7 @@ class SessionWrites:
     _ended: dict[tuple[str, str], None] = attrs.field(factory=dict[tuple[str, str], None])
     _told: dict[tuple[str, str], None] = attrs.field(factory=dict[tuple[str, str], None])
     _submitters: dict[tuple[str, str], None] = attrs.field(factory=dict[tuple[str, str], None])
+    _submitted_again: dict[tuple[str, str], None] = attrs.field(factory=dict[tuple[str, str], None])
     _floors: dict[str, int] = attrs.field(factory=dict[str, int])
     _dropped: dict[str, None] = attrs.field(factory=dict[str, None])
     _released: dict[str, float] = attrs.field(factory=dict[str, float])
@@ -100,8 +103,8 @@ class SessionWrites:
         self._change(row.session_id)
 
     def take(self, write: TakeSession) -> None:
-        """Gather a parked session that is to be this node's."""
-        self._taken.append(write.session_id)
+        """Gather a session of another node, or of none, that is to be this node's."""
+        self._taken.append(write)
         self._change(write.session_id)
 
     def rotate_token(self, write: RotateToken) -> None:
@@ -140,6 +143,11 @@ class SessionWrites:
     def add_submitter(self, write: AddSubmitter) -> None:
         """Gather another submitter of a job."""
         self._submitters[write.session_id, write.job_id] = None
+
+    def submit_again(self, write: SubmitAgain) -> None:
+        """Gather a submitter that comes again."""
+        self._change(write.session_id)
+        self._submitted_again[write.session_id, write.job_id] = None
 
     def move_floor(self, write: MoveFloor) -> None:
         """Gather a floor; housekeeping deletes the part of the log below it."""
@@ -188,7 +196,7 @@ class SessionWrites:
                 for write in self._new
             ],
         )
-        yield TAKE, [(session_id,) for session_id in sorted(self._taken)]
+        yield TAKE, sorted((take.session_id, take.node or 0, take.moves) for take in self._taken)
 
     def change(self, db: Database, me: int) -> Cursor[tuple[Any, ...]] | None:
         """Store batches of logs, cursors, and what else is in the rows of sessions.
@@ -231,6 +239,7 @@ class SessionWrites:
         )
         closed = {session_id for session_id, change in self._changes.items() if change.closed}
         yield ADD_SUBMITTER, [(*names, names[0] in closed) for names in self._submitters]
+        yield SUBMIT_AGAIN, [(*names, names[0] in closed) for names in self._submitted_again]
         yield TOLD, list(self._told)
         yield UNWATCH, list(self._ended)
         yield WASTE, list(self._floors.items())

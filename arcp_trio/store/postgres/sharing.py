@@ -10,13 +10,13 @@ from arcp_trio.store.postgres._wake_ups import WakeUps
 from arcp_trio.store.postgres.nodes import PostgresNodes
 from arcp_trio.store.postgres.reader import PostgresReader
 from arcp_trio.store.shared import (
+    FoundSession,
     Holding,
     News,
     OpenCommand,
     SessionPlace,
     Shared,
     Timed,
-    UntoldJob,
 )
 
 
@@ -40,6 +40,7 @@ class PostgresShared(PostgresNodes, Shared):
         """
         super().__init__(membership, line)
         self._reader = reader
+        self._resumes = reader.for_principal("", urgent=True)
         self._wake_ups = wake_ups
 
     @property
@@ -63,6 +64,9 @@ class PostgresShared(PostgresNodes, Shared):
     async def submitters(self, job_id: str) -> frozenset[str]:
         return await self._reader.read(_commands.submitters, job_id)
 
+    async def public_key(self, node: int, session_id: str) -> bytes | None:
+        return await self._reader.read(_commands.public_key, node, session_id)
+
     # -- journals of other nodes
 
     async def moved(self) -> frozenset[int] | None:
@@ -79,7 +83,14 @@ class PostgresShared(PostgresNodes, Shared):
     # -- sessions that move
 
     async def place(self, session_id: str) -> SessionPlace | None:
-        return await self._reader.read(_moving.place, session_id)
+        return await self._resumes.read(_moving.place, session_id)
+
+    async def find(self, session_id: str) -> FoundSession | None:
+        return await self._resumes.read(_moving.find, session_id)
+
+    async def is_connected(self, node: int) -> bool:
+        address = self._membership.address
+        return await self._resumes.read(_moving.is_connected, address, node)
 
     async def steal(self, session_id: str, node: int, moves: int) -> bool:
         address, me = self._membership.address, self.node
@@ -89,9 +100,6 @@ class PostgresShared(PostgresNodes, Shared):
 
     async def sessions_here(self) -> Collection[str]:
         return await self._reader.read(_moving.sessions_of, self.node)
-
-    async def untold(self, session_id: str) -> Sequence[UntoldJob]:
-        return await self._reader.read(_moving.untold, session_id)
 
     # -- what principals have
 
