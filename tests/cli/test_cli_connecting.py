@@ -164,9 +164,9 @@ def test_a_wrong_path(commands: Commands) -> None:
 
 @pytest.mark.real_tcp
 def test_a_proxy_without_a_runtime(commands: Commands) -> None:
-    """A proxy that has no runtime to pass a client to is told from a server that is none."""
+    """A proxy whose runtimes are not ready is told from a server that is something else."""
     for answer, advice in (
-        (b"HTTP/1.1 503 Service Unavailable", "no runtime behind it is ready: try again"),
+        (b"HTTP/1.1 503 Service Unavailable", "its runtimes are not ready: try again"),
         (b"HTTP/1.1 200 OK", "is it a runtime, and is --url right?"),
     ):
         with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -58,7 +58,7 @@ def program(commands: Commands, name: str, *arguments: str) -> Iterator[subproce
 def output(process: subprocess.Popen[str], code: int = 0) -> str:
     """Wait for a program's end, and return what it has printed.
 
-    That its loop was held is no fault of it: on a busy machine, an import takes that long.
+    Its loop may be held for a moment: on a busy machine, an import takes that long.
     """
     out, err = process.communicate(timeout=LIFETIME_SECONDS)
     said = [

@@ -97,7 +97,7 @@ def _advice(error: ConnectionFailed) -> str:
     if isinstance(error, WrongPath):
         return f"look at the path in --url, which is most often {WEBSOCKET_PATH}"
     if isinstance(error.__cause__, HandshakeFailed) and error.__cause__.status in _NOT_READY:
-        return "if that is a proxy, no runtime behind it is ready: try again"
+        return "if that is a proxy, its runtimes are not ready: try again"
     return "is it a runtime, and is --url right?"
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from typing import Final
+from typing import Any, Final
 
 import trio
 
 from arcp_trio import Agents, ArcpError, JobContext
-from arcp_trio.wire.json import Json, JsonObject, JsonValue, is_list
+from arcp_trio.wire.json import JsonObject, JsonValue, is_list
 
 _VERSION: Final = "1.0.0"
 _LONGEST_MESSAGE: Final = 1_000_000
@@ -36,7 +36,7 @@ def _number(default: float, meaning: str) -> JsonObject:
     return {"type": "number", "minimum": 0, "default": default, "description": meaning}
 
 
-_SETTINGS: Final[Mapping[str, Mapping[str, Mapping[str, Json]]]] = {
+_SETTINGS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
     "countdown": {"n": _whole(5, "steps"), "delay": _number(0.2, "seconds before each step")},
     "chatty": {
         "n": _whole(1000, "messages"),
@@ -66,14 +66,14 @@ def demo_agents(taken: Container[str] = ()) -> Agents:
     return agents
 
 
-def _input_schema(name: str) -> Mapping[str, Json] | None:
+def _input_schema(name: str) -> Mapping[str, Any] | None:
     """Return the schema of an agent's input, which may be left out; None if it has no settings."""
     if name not in _SETTINGS:
         return None
     return {"type": ["object", "null"], "properties": _SETTINGS[name]}
 
 
-def _settings(name: str, job: JobContext) -> dict[str, Json]:
+def _settings(name: str, job: JobContext) -> dict[str, Any]:
     """Return the settings of a job of this agent: those of its input, and defaults."""
     usual = {key: each["default"] for key, each in _SETTINGS[name].items()}
     return usual | (job.input or {})

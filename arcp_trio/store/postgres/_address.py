@@ -117,7 +117,7 @@ def _has_roots(given: _Words) -> bool:
         return True
     try:
         return Path("~/.postgresql/root.crt").expanduser().exists()
-    except (OSError, RuntimeError):  # the home is hidden, as from a service, or there is none
+    except (OSError, RuntimeError):  # the home is hidden, as from a service, or unknown
         return False
 
 
