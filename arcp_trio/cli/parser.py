@@ -89,7 +89,7 @@ def _add(add_argument: Callable[..., object], option: Option) -> None:
 
 
 def unknown_command(word: str) -> str | None:
-    """Return what is said about a first argument that is no option and no command; else None."""
+    """Return what is said about a first argument that should be a command; None if it may be."""
     known = [command.name for command in COMMANDS]
     if word.startswith("-") or word in known:
         return None
