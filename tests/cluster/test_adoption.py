@@ -17,7 +17,8 @@ from arcp_trio.store.postgres import _adopting
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.store.records import CredentialRow, CredentialState, Entry, Status
-from arcp_trio.store.writes import AcceptJob, AskNode, FinishJob, KeepCredentials, PutSession
+from arcp_trio.store.shared_writes import AskNode
+from arcp_trio.store.writes import AcceptJob, FinishJob, KeepCredentials, PutSession
 from tests import defects
 from tests.store.engines import job_row, session_row, tail
 

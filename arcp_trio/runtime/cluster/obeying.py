@@ -20,7 +20,8 @@ from arcp_trio.runtime.job.commands import (
     end_job,
     no_question,
 )
-from arcp_trio.store.writes import AnswerNode, CancelJob
+from arcp_trio.store.shared_writes import AnswerNode
+from arcp_trio.store.writes import CancelJob
 from arcp_trio.wire.errors import ArcpError, InternalError, JobNotFound
 
 if TYPE_CHECKING:
