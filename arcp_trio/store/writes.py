@@ -262,6 +262,12 @@ class DropAnswers(msgspec.Struct, eq=False):
     numbers: Sequence[int]
 
 
+class ShowKey(msgspec.Struct, eq=False):
+    """A node shows the others the public key to which they can seal what is for it alone."""
+
+    public_key: bytes
+
+
 class TakeSession(msgspec.Struct, eq=False):
     """A session is to be this node's; refused if it has moved on since it was found, or is gone.
 
@@ -329,6 +335,7 @@ SharedWrite: TypeAlias = (
     | AskAgain
     | AnswerNode
     | DropAnswers
+    | ShowKey
 )
 """A write that only engines know which several runtimes can share."""
 

@@ -26,8 +26,8 @@ NODE_SECONDS: Final = 2
 """After how long without a beat a node counts as dead."""
 
 _FRAME_BYTES: Final = 1024 * 1024
-_START_SECONDS: Final = 60.0
-_END_SECONDS: Final = 60.0
+_START_SECONDS: Final = 300.0
+_END_SECONDS: Final = 300.0
 
 
 def token_of(principal: str) -> str:

@@ -13,7 +13,7 @@ import trio
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing.background import background_tasks
 from tests.cluster.audit import audit
-from tests.cluster.client import Client
+from tests.cluster.client import PATIENCE_SECONDS, Client
 from tests.cluster.nodes import NODE_SECONDS, Cluster, Node, cluster_over
 
 TEST_SECONDS: Final = 110.0
@@ -26,11 +26,16 @@ class Stage:
     cluster: Cluster
     nursery: trio.Nursery
 
-    async def client(self, at: Node | None = None, principal: str = "alice") -> Client:
+    async def client(
+        self,
+        at: Node | None = None,
+        principal: str = "alice",
+        patience: float = PATIENCE_SECONDS,
+    ) -> Client:
         """Have a client attached, to a given node to begin with; later it takes what comes."""
         ports = None if at is None else [at.port]
         with self.cluster.balancer.only(ports):
-            client = Client(self.cluster.balancer, principal)
+            client = Client(self.cluster.balancer, principal, patience)
             self.nursery.start_soon(client.run)
             await client.attached()
         return client

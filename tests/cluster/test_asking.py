@@ -42,6 +42,10 @@ class OtherNode(Commands):
         """Return no sessions."""
         return frozenset()
 
+    async def public_key(self, node: int, session_id: str) -> bytes | None:
+        """Return nothing: no node has shown a key."""
+        return None
+
 
 class Putting(MemoryStore):
     """A store without a writer, which keeps what is put."""

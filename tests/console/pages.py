@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import pytest
 from attrs import field, frozen
 from playwright.sync_api import Browser, Locator, Page, WebSocket, expect, sync_playwright
 
-from tests.cli.clients import TOKEN
+from tests.cli.clients import TOKEN, Commands
+from tests.cli.processes import starter
 
 WAIT_MS: Final = 60_000
 MOST_FRAMES: Final = 60
@@ -36,6 +38,15 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def serving(folder: Path, agents: str) -> Iterator[Commands]:
+    """Serve these agents alone for the block, in memory, with the folder as theirs."""
+    (folder / "own_agents.py").write_text(agents, encoding="utf-8")
+    options = ("--memory", "--agents=own_agents", f"--token=alice={TOKEN}", "--log-level=error")
+    with starter(folder) as start:
+        yield Commands(start("serve", "--port=0", *options).url(), folder)
 
 
 @frozen

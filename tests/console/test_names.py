@@ -42,6 +42,26 @@ def test_the_jobs_have_names(browser: Browser, commands: Commands) -> None:
         expect(page.get_by_role("heading", level=1)).to_have_text(job_id)
 
 
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (360, ["State", "Job", "Agent"]),
+        (1024, ["State", "Job", "Agent", "Started", "Took", "Last event", "Money"]),
+    ],
+)
+def test_each_width_has_its_columns(
+    browser: Browser, commands: Commands, width: int, columns: list[str]
+) -> None:
+    """A narrow table has the columns that are needed most, each with room for its words."""
+    commands.detached("echo")
+    with console(browser, commands.url, width=width) as shown:
+        shown.sign_in()
+        expect(shown.table.get_by_role("link").first).to_be_visible()
+        heads = shown.table.get_by_role("columnheader")
+        assert heads.all_inner_texts() == columns
+        assert heads.evaluate_all("all => all.every(each => each.scrollWidth <= each.clientWidth)")
+
+
 def test_a_job_has_names(browser: Browser, commands: Commands) -> None:
     """The log is `Timeline`, with an article for each event; `Event` is the slider."""
     shop, waiting = commands.detached("shopper", *SHOP), commands.detached("waiting")

@@ -41,6 +41,7 @@ from arcp_trio.store.writes import (
     PutSession,
     ReleaseSession,
     RotateToken,
+    ShowKey,
     Spend,
     StartJob,
     SubmitAgain,
@@ -97,6 +98,7 @@ WRITES: Final[list[Write]] = [
     AskAgain(1),
     AnswerNode(1, b"{}"),
     DropAnswers([1]),
+    ShowKey(b"public"),
 ]
 """One of each kind, each of which changes what there is, or would if it were this node's."""
 

@@ -11,14 +11,24 @@ import trio
 from msgspec.structs import replace
 
 from arcp_trio.runtime.job.command_rows import RELEASE, encode_answer, read_command
-from arcp_trio.runtime.job.commands import EndJob, Obeyed, answer_question, end_job, no_question
+from arcp_trio.runtime.job.commands import (
+    AnswerTo,
+    EndJob,
+    Obeyed,
+    Reveal,
+    answer_question,
+    end_job,
+    no_question,
+)
 from arcp_trio.store.outage import Outage
 from arcp_trio.store.writes import AnswerNode, CancelJob
 from arcp_trio.wire.errors import ArcpError, InternalError, JobNotFound
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.cluster.revealing import Revealer
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.commands import JobCommand
+    from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.store.interface import Store
     from arcp_trio.store.records import JobRow, Recovered
@@ -40,16 +50,24 @@ class Obeyer:
         commands: Commands,
         jobs: Jobs,
         release: Callable[[str, int], Awaitable[None]],
+        revealer: Revealer | None,
         nursery: trio.Nursery,
     ) -> None:
         """Obey for the jobs alive here.
 
-        `release` lets go of a session that has moved so often, or raises an `ArcpError`.
+        Args:
+            core: what all parts of the runtime share.
+            commands: has what other nodes ask.
+            jobs: those alive here.
+            release: lets go of a session that has moved so often, or raises an `ArcpError`.
+            revealer: seals credentials; None if this node cannot.
+            nursery: for what has to wait for something.
         """
         self._core = core
         self._commands = commands
         self._jobs = jobs
         self._release = release
+        self._revealer = revealer
         self._nursery = nursery
         self._begun: set[int] = set()
         """Commands that are being obeyed, until their answers are stored."""
@@ -86,6 +104,8 @@ class Obeyer:
             # In one step: its answer is stored with what it does, and before the job's terminal.
             self._begun.add(command.id)
             self._answer(command, end_job(job, asked))
+        elif isinstance(asked, Reveal):
+            self._start(command, partial(self._reveal, job, asked, command.asker))
         else:
             self._start(command, partial(answer_question, job, asked))
 
@@ -107,6 +127,9 @@ class Obeyer:
     async def _let_go(self, command: OpenCommand) -> Obeyed:
         await self._release(command.about, int(command.body))
         return Obeyed()
+
+    async def _reveal(self, job: Job, asked: Reveal, asker: int) -> Obeyed:
+        return Obeyed() if self._revealer is None else await self._revealer.seal(job, asked, asker)
 
     def _answer(self, command: OpenCommand, answer: Obeyed | ArcpError) -> None:
         log.info("obeyed another node", extra=_facts(command))
@@ -150,7 +173,7 @@ def _note_cancel(store: Store, asked: OpenCommand, rows: dict[str, JobRow]) -> N
 
 def _too_late(asked: JobCommand, row: JobRow | None) -> Obeyed | ArcpError:
     """Return the answer for a job that has ended."""
-    if not isinstance(asked, EndJob):
+    if isinstance(asked, AnswerTo):
         return no_question()
     return JobNotFound("there is no such job") if row is None else Obeyed(ended=row.status)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.credentials.holes import OtherWallets
     from arcp_trio.runtime.credentials.revocation import Revoker
     from arcp_trio.runtime.job.agents import Agents
     from arcp_trio.runtime.job.job import Job
@@ -69,6 +70,8 @@ class Jobs:
         """When each of the jobs ended that are to be forgotten, and that no listing has."""
         self.other_journals: OtherJournals | None = None
         """The journals of other nodes' jobs; None if there are no other nodes."""
+        self.other_wallets: OtherWallets | None = None
+        """The credentials of other nodes' jobs; None if they cannot be revealed here."""
         self._ordinal = 0
         self._one_ended = Wake()
         self._closed = False
