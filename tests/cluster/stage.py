@@ -10,8 +10,8 @@ from typing import Final
 import attrs
 import trio
 
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.postgres.administering import make_schema
-from arcp_trio.testing.background import background_tasks
 from tests.cluster.audit import audit
 from tests.cluster.client import PATIENCE_SECONDS, Client
 from tests.cluster.nodes import NODE_SECONDS, Cluster, Node, cluster_over
@@ -61,6 +61,6 @@ async def staged(
         async with cluster_over(
             database, folder, nodes=nodes, node_seconds=node_seconds, drain=drain
         ) as cluster:
-            async with background_tasks() as nursery:
+            async with tasks_beside() as nursery:
                 yield Stage(cluster, nursery)
             await trio.to_thread.run_sync(audit, cluster.database)

@@ -18,7 +18,8 @@ from arcp_trio.store.postgres._connections import member_transaction
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.store.records import CredentialRow, CredentialState, Entry, Recovered, Status
-from arcp_trio.store.writes import AcceptJob, AskNode, FinishJob, KeepCredentials, PutSession
+from arcp_trio.store.shared_writes import AskNode
+from arcp_trio.store.writes import AcceptJob, FinishJob, KeepCredentials, PutSession
 from tests import defects
 from tests.store.engines import job_row, session_row, tail
 

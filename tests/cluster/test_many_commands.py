@@ -9,7 +9,8 @@ import trio
 from arcp_trio import InternalError, Limits, PostgresStore
 from arcp_trio.store.postgres import _commands
 from arcp_trio.store.postgres.administering import make_schema
-from arcp_trio.store.writes import AcceptJob, AnswerNode, AskAgain, AskNode
+from arcp_trio.store.shared_writes import AnswerNode, AskAgain, AskNode
+from arcp_trio.store.writes import AcceptJob
 from tests.cluster.side_by_side import nodes_over
 from tests.questions.support import answer, asked
 from tests.store.engines import job_row, running

@@ -12,7 +12,8 @@ from arcp_trio import MemoryStore, PostgresStore
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memos import Durability
 from arcp_trio.store.records import Entry, JobRow
-from arcp_trio.store.writes import AcceptJob, PutSession, ReleaseSession
+from arcp_trio.store.shared_writes import ReleaseSession
+from arcp_trio.store.writes import AcceptJob, PutSession
 from tests.store import databases
 from tests.store.engines import Feeder, job_row, read_all, running, session_row
 from tests.store.scripts import Script

@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from arcp_trio.runtime.job.command_rows import RELEASE, body_of, kind_of, read_answer
-from arcp_trio.store.writes import AskAgain, AskNode, DropAnswers
+from arcp_trio.store.shared_writes import AskAgain, AskNode, DropAnswers
 from arcp_trio.wire.errors import InternalError
 
 if TYPE_CHECKING:

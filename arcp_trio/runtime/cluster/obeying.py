@@ -21,7 +21,8 @@ from arcp_trio.runtime.job.commands import (
     no_question,
 )
 from arcp_trio.store.outage import Outage
-from arcp_trio.store.writes import AnswerNode, CancelJob
+from arcp_trio.store.shared_writes import AnswerNode
+from arcp_trio.store.writes import CancelJob
 from arcp_trio.wire.errors import ArcpError, InternalError, JobNotFound
 
 if TYPE_CHECKING:

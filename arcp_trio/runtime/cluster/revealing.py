@@ -14,7 +14,7 @@ from arcp_trio.runtime.credentials.holes import may_see_values
 from arcp_trio.runtime.job.commands import Obeyed, Reveal, Sealed
 from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.writes import ShowKey
+from arcp_trio.store.shared_writes import ShowKey
 from arcp_trio.wire.errors import ArcpError, PermissionDenied
 from arcp_trio.wire.json import JsonObject, dumps, loads_object
 

@@ -94,8 +94,8 @@ class WaitingJobs:
             job.agent_run.shorten_grace(seconds)
         with trio.move_on_after(seconds):
             for job in suspended:
-                await job.over()
-        stopped = [job for job in suspended if job.agent_has_left]
+                await job.over.wait()
+        stopped = [job for job in suspended if job.over.is_set()]
         with trio.move_on_after(self._core.limits.close_seconds):
             await self._core.store.flushed()
             await self._hand_over(stopped)
