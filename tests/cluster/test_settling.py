@@ -100,7 +100,7 @@ async def test_a_job_is_to_be_left_and_the_database_fails(
             await trio.to_thread.run_sync(give_to, database, "c", job_id)
             monkeypatch.setattr(PostgresShared, "leave_jobs", leave)
             async with runtime_over(database, "c", limits=LIMITS)[0]:
-                while await where(database, job_id) is not None:
+                while await where(database, job_id) is not None:  # noqa: ASYNC110 - in the database
                     await trio.sleep(0.05)
             assert not fails
             await goes_on_at("d", database, client, job_id)
