@@ -3,7 +3,7 @@ FROM python:3.13-slim
 
 COPY pyproject.toml hatch_build.py README.md LICENSE /src/
 COPY arcp_trio /src/arcp_trio
-RUN pip install --no-cache-dir "/src[jwt,postgres]" && rm -r /src
+RUN pip install --no-cache-dir "/src[jwt,postgres,sealed]" && rm -r /src
 
 # Agents go into /app, where modules are looked up; /app/.arcp has the store, the token, the address.
 RUN useradd --system --user-group --uid 10001 arcp && install -d -o arcp -g arcp -m 0700 /app/.arcp

@@ -129,10 +129,15 @@ def _name_of_type(node: ast.AST) -> str | None:
 def _constants() -> Iterator[str]:
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Call):
-                for target in node.targets:
-                    if isinstance(target, ast.Name) and CONSTANT.fullmatch(target.id):
-                        yield f"{path}:{node.lineno}: a constant is Final: {target.id}"
+            match node:
+                case ast.Assign(targets=targets, value=value) if not isinstance(value, ast.Call):
+                    names = [each.id for each in targets if isinstance(each, ast.Name)]
+                case ast.AnnAssign(target=ast.Name(id=name), annotation=kind):
+                    names = [] if ast.unparse(kind).startswith("Final") else [name]
+                case _:
+                    names = []
+            for name in filter(CONSTANT.fullmatch, names):
+                yield f"{path}:{node.lineno}: a constant is Final: {name}"
 
 
 def _any_json() -> Iterator[str]:

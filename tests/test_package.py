@@ -49,9 +49,11 @@ def metadata(source: Path) -> email.message.Message:
     subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=60)
     (wheel,) = (source / "built").iterdir()
     with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        names = archive.namelist()
+        (name,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         text = archive.read(name).decode()
-        assert any(name.endswith("arcp_trio/py.typed") for name in archive.namelist())
+        assert any(name.endswith("arcp_trio/py.typed") for name in names)
+        assert not any(name.endswith(".json") for name in names), "settings of the project's tools"
     return email.parser.Parser().parsestr(text)
 
 

@@ -38,6 +38,8 @@ export class Client {
     get features(): string[];
     /** What the inputs of agents must be, in JSON Schema, by `name@version`. @returns {Fields} */
     get inputSchemas(): Fields;
+    /** How long the oldest call without an answer has waited for it, in milliseconds. */
+    get waited(): number;
     /**
      * Submit a job (§7.1) to `name` or `name@version`. After a loss it is repeated under its key, and so starts one job.
      * @param {string} agent @param {Json} [input] @param {SubmitOptions} [options] @returns {Promise<Job>}

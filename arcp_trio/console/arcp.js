@@ -102,6 +102,11 @@ export class Client {
 		return this.welcome['x-vendor.arcp-trio']?.input_schemas ?? {};
 	}
 
+	/** How long the oldest call without an answer has waited for it, in milliseconds. */
+	get waited() {
+		return Math.max(0, ...Array.from(this.#waiting, (call) => performance.now() - call.begunAt));
+	}
+
 	// -- calls
 
 	/**
@@ -109,18 +114,16 @@ export class Client {
 	 * @param {string} agent @param {Json} [input] @param {SubmitOptions} [options] @returns {Promise<Job>}
 	 */
 	async submit(agent, input = null, options = {}) {
-		const { budget, expiresAt, idempotencyKey = newId('key_') } = options;
-		const amounts = Object.entries(budget ?? {}).map(([name, most]) => `${name}:${most}`);
-		const lease = amounts.length ? { ...options.lease, 'cost.budget': amounts } : options.lease;
-		const payload = {
+		const { budget = {}, expiresAt, idempotencyKey = newId('key_') } = options;
+		const amounts = Object.entries(budget).map(([name, most]) => `${name}:${most}`);
+		return this.#call('job.submit', {
 			agent,
 			input,
 			idempotency_key: idempotencyKey,
-			lease_request: lease,
+			lease_request: amounts.length ? { ...options.lease, 'cost.budget': amounts } : options.lease,
 			lease_constraints: expiresAt && { expires_at: expiresAt },
 			max_runtime_sec: options.maxRuntime,
-		};
-		return this.#call('job.submit', payload);
+		});
 	}
 
 	/**
@@ -193,9 +196,9 @@ export class Client {
 		this.#end(null);
 	}
 
-	/** @param {string} kind @param {Fields} payload @param {string} [jobId] @returns {Promise<any>} */
+	/** @returns {Promise<any>} */
 	#call(kind, payload, jobId) {
-		const call = { kind, payload, jobId, ...deferred() };
+		const call = { kind, payload, jobId, begunAt: performance.now(), ...deferred() };
 		if (this.state === 'closed') call.reject(new Error('the session is over'));
 		else this.#waiting.add(call);
 		if (this.state === 'live') this.#sendCall(call);
@@ -207,7 +210,6 @@ export class Client {
 		this.#calls.set(this.#send(call.kind, call.payload, call.jobId), call);
 	}
 
-	/** @param {string} type @param {Fields} payload @param {string} [jobId] */
 	#send(type, payload, jobId) {
 		const id = newId('');
 		const session_id = type === 'session.hello' ? undefined : (this.sessionId ?? undefined);
@@ -220,17 +222,15 @@ export class Client {
 
 	#open() {
 		this.#clearTimers();
-		const Socket = this.#options.WebSocket ?? WebSocket;
-		const socket = new Socket(this.url);
+		const socket = new (this.#options.WebSocket ?? WebSocket)(this.url);
 		this.#socket = socket;
 		this.#heardAt = Date.now();
-		this.#later(OPENING_MS, () => this.state !== 'live' && this.#lost(socket));
+		this.#later(OPENING_MS, () => this.#lost());
 		socket.onopen = () => this.#hello();
 		socket.onmessage = (message) => {
 			if (this.#socket === socket) this.#take(JSON.parse(String(message.data)));
 		};
-		socket.onclose = () => this.#lost(socket);
-		socket.onerror = () => this.#lost(socket);
+		socket.onclose = socket.onerror = () => this.#lost(socket);
 	}
 
 	#hello() {
@@ -245,14 +245,11 @@ export class Client {
 
 	#drop() {
 		this.#clearTimers();
-		const socket = this.#socket;
+		this.#socket?.close();
 		this.#socket = null;
-		if (!socket) return;
-		socket.onclose = socket.onerror = socket.onmessage = null;
-		socket.close();
 	}
 
-	#lost(socket) {
+	#lost(socket = this.#socket) {
 		if (this.#socket !== socket || this.state === 'closed') return;
 		this.#drop();
 		if (this.state === 'connecting') return this.#end(new Error(`no connection to ${this.url}`));
@@ -292,9 +289,8 @@ export class Client {
 	}
 
 	#welcomed(frame) {
-		const resumed = this.#resumeToken !== null;
 		const sessionId = frame.session_id ?? frame.payload.session_id;
-		if (resumed && sessionId !== this.sessionId) {
+		if (this.#resumeToken && sessionId !== this.sessionId) {
 			return this.#end(new ArcpError({ code: 'RESUME_WINDOW_EXPIRED', message: 'another session' }));
 		}
 		this.welcome = frame.payload;
@@ -307,14 +303,13 @@ export class Client {
 		for (const call of this.#waiting) this.#sendCall(call);
 		const interval = 1000 * (frame.payload.heartbeat_interval_sec ?? 0);
 		if (interval) this.#watch(interval);
-		this.#opened.resolve();
+		this.#opened.resolve(null);
 	}
 
 	/** Take a connection on which nothing is heard for one that is lost. */
 	#watch(interval) {
 		this.#later(interval, () => {
-			const socket = this.#socket;
-			if (socket && Date.now() - this.#heardAt > 2.5 * interval) this.#lost(socket);
+			if (Date.now() - this.#heardAt > 2.5 * interval) this.#lost();
 			else this.#watch(interval);
 		});
 	}
@@ -374,30 +369,26 @@ export class Client {
 		if (seq > this.lastSeq + 1) {
 			this.#gaps += 1;
 			if (this.#gaps > MOST_GAPS) this.#end(new Error(`events after ${this.lastSeq} are missing`));
-			else if (this.#socket) this.#lost(this.#socket);
+			else this.#lost();
 			return false;
 		}
 		this.#gaps = 0;
 		this.lastSeq = seq;
 		if (!this.#ackDue && this.features.includes('ack')) {
 			this.#ackDue = true;
-			this.#later(ACK_MS, () => this.#acknowledge());
+			this.#later(ACK_MS, () => {
+				this.#ackDue = false;
+				this.#send('session.ack', { last_processed_seq: this.lastSeq });
+			});
 		}
 		return true;
-	}
-
-	#acknowledge() {
-		this.#ackDue = false;
-		this.#send('session.ack', { last_processed_seq: this.lastSeq });
 	}
 
 	#refused(payload) {
 		const error = new ArcpError(payload);
 		if (this.state !== 'live') {
 			const again = this.state === 'reconnecting' && NOT_YET.includes(error.code);
-			if (again && this.#socket) this.#lost(this.#socket);
-			else this.#end(error);
-			return;
+			return again ? this.#lost() : this.#end(error);
 		}
 		const call = this.#calls.get(payload.request_id);
 		const job = this.#jobs.get(payload.job_id);
@@ -424,9 +415,9 @@ export class Client {
 		this.#left.delete(payload.job_id);
 		const known = this.#jobs.get(payload.job_id);
 		const job = known ?? new Job(payload, this.#options.onevent === undefined);
-		const ended = ['success', 'error', 'cancelled', 'timed_out'].includes(payload.current_status);
-		if (!known && !(ended && !payload.replayed)) this.#jobs.set(job.id, job);
-		if (!known && ended && !payload.replayed) job._lose(new Error(`the job had ended: ${payload.current_status}`));
+		const { current_status: status = 'pending', replayed } = payload;
+		if (replayed || ['pending', 'running'].includes(status)) this.#jobs.set(job.id, job);
+		else if (!known) job._lose(new Error(`the job had ended: ${status}`));
 		return job;
 	}
 
@@ -531,7 +522,7 @@ export class Job {
 	}
 
 	#wake() {
-		this.#news.resolve();
+		this.#news.resolve(null);
 		this.#news = deferred();
 	}
 }
@@ -561,11 +552,9 @@ class Chunks {
 	}
 }
 
-/** A promise that is settled from outside. @returns {{ promise: Promise<any>, resolve: any, reject: any }} */
+/** A promise that is settled from outside, and need not be looked at. @returns {PromiseWithResolvers<any>} */
 function deferred() {
-	/** @type {any} */
-	const made = {};
-	made.promise = new Promise((resolve, reject) => Object.assign(made, { resolve, reject }));
+	const made = Promise.withResolvers();
 	made.promise.catch(() => {});
 	return made;
 }

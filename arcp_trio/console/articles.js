@@ -1,26 +1,24 @@
 /** Each event of a timeline as an article: a sentence, with what it carries folded below. */
 
-import { button, clipped, duration, h, jsonOrText, link, put, shownJson, stateWord, time } from './dom.js';
+import { button, clipped, duration, h, jsonOrText, link, put, shownJson, stateWord, time, VENDOR } from './dom.js';
 
-const QUESTION = 'x-vendor.arcp-trio.question';
 /** Below this, a value is shown in the line. */
 const SHORT = 200;
 
-/** @param {Place} place @param {string} id @param {Ran} [ran] when the call ran that ends with the event */
+/** @param {Place} place @param {Ran} [ran] when the call ran that ends with the event */
 export function article(event, place, id, ran) {
 	const made = h('article', { 'data-seq': event.seq, 'data-kind': event.kind });
 	const words = h('div', { class: 'words' });
-	put(words, ...(event.kind === QUESTION ? [question(event.body, id, place)] : said(event, ran)));
+	put(words, ...(event.kind === `${VENDOR}.question` ? [question(event.body, id, place)] : said(event, ran)));
 	put(
 		made,
 		h('span', { class: 'at' }, time(event.ts)),
-		h('span', { class: 'kind' }, clipped(event.kind.replace('x-vendor.arcp-trio.', ''), 60)),
+		h('span', { class: 'kind' }, clipped(event.kind.replace(`${VENDOR}.`, ''), 60)),
 		words,
 	);
 	return made;
 }
 
-/** @param {Ran} [ran] @returns {Child[]} */
 function said(event, ran) {
 	const body = event.body ?? {};
 	switch (event.kind) {
@@ -75,7 +73,6 @@ function folded(value) {
 	return details;
 }
 
-/** @param {any} body @param {Ran} [ran] */
 function outcome({ error, result }, ran) {
 	const words = error
 		? h('span', { class: 'level error' }, `${clipped(error.code, 60)}: ${clipped(error.message)}`)
@@ -89,7 +86,7 @@ function outcome({ error, result }, ran) {
 	return [h('strong', clipped(tool)), ` ${duration(1000 * (to - from))} `, bar, ' ', words];
 }
 
-/** A question, answered in place. @param {string} id @param {Place} place */
+/** A question, answered in place. */
 function question(body, id, place) {
 	const note = h('p', { role: 'status' });
 	const box = h('div', { class: 'question' }, h('p', clipped(body.prompt, 4000)));

@@ -1,13 +1,13 @@
 /** The console: signs in, keeps one session with the runtime, and shows the place of the address. */
 
 import { ArcpError, Client } from './arcp.js';
-import { duration, h, put } from './dom.js';
+import { duration, h, put, VENDOR } from './dom.js';
 import { showJob } from './job.js';
 import { showJobs } from './jobs.js';
 import { showForm } from './new.js';
 
 const TOKEN = 'arcp-token';
-const VENDOR = 'x-vendor.arcp-trio';
+const PATIENCE_MS = 3000;
 const [main, state, facts, signOut] = ['main', 'state', 'facts', 'sign-out'].map(
 	(id) => /** @type {HTMLElement} */ (document.getElementById(id)),
 );
@@ -107,10 +107,11 @@ function tell() {
 		const { name = 'runtime', version = '' } = client.welcome.runtime ?? {};
 		const { store, nodes = [] } = client.welcome[VENDOR] ?? {};
 		const behind = place?.backlog?.() ?? 0;
+		const { lag, waited } = client;
 		const words = [
 			behind ? `${behind} events to show` : 'caught up',
 			`event ${client.lastSeq}`,
-			client.lag !== null && `lag ${Math.ceil(client.lag)} ms`,
+			waited > PATIENCE_MS ? `no answer for ${duration(waited)}` : lag !== null && `lag ${Math.ceil(lag)} ms`,
 			`${name} ${version}`,
 			store && `store ${store}`,
 			nodes.length > 1 && `nodes ${nodes.join(', ')}`,
@@ -155,9 +156,7 @@ function showPlace() {
 	else if (path === '/new') showForm(here);
 	else showJobs(here);
 	for (const each of document.querySelectorAll('nav a')) {
-		const current = each.getAttribute('href') === `#${path || '/'}`;
-		if (current) each.setAttribute('aria-current', 'page');
-		else each.removeAttribute('aria-current');
+		each.ariaCurrent = each.getAttribute('href') === `#${path || '/'}` ? 'page' : null;
 	}
 }
 

@@ -1,5 +1,7 @@
 /** Elements made of trusted names and untrusted texts, and how values are written for people. */
 
+export const VENDOR = 'x-vendor.arcp-trio';
+
 /** What cannot be seen, or changes how other text is. */
 const HIDDEN = /(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
@@ -16,8 +18,6 @@ export function clipped(text, most = 200) {
 
 /**
  * Make an element: texts become text nodes, never markup. An object may come first, with attributes and handlers.
- * @param {string} name
- * @param {...any} rest
  * @returns {any}
  */
 export function h(name, ...rest) {
@@ -32,7 +32,7 @@ export function h(name, ...rest) {
 	return element;
 }
 
-/** Replace what an element contains. @param {Element} element @param {...Child} children */
+/** Replace what an element contains. */
 export function put(element, ...children) {
 	const shown = children.filter((each) => (each ?? false) !== false);
 	element.replaceChildren(...shown.map((each) => (each instanceof Node ? each : visible(each))));
@@ -44,7 +44,7 @@ export function say(element, words) {
 	put(element, words);
 }
 
-/** Replace what has changed only, so that what is selected stays. @param {Element} element */
+/** Replace what has changed only, so that what is selected stays. */
 export function renew(element, ...children) {
 	children.forEach((each, index) => {
 		const before = element.children[index];
@@ -54,20 +54,25 @@ export function renew(element, ...children) {
 	while (element.children.length > children.length) element.lastElementChild?.remove();
 }
 
-/** A choice among names, or of all. @param {string} label @param {string} all @param {string[]} [names] */
+/** Whether a link or a button is pressed: nothing moves until it is let go of, or the click would get lost. */
+export function isPressed() {
+	const pressed = ':is(a, button, summary):active';
+	return document.documentElement.matches(':active') && document.querySelector(pressed) !== null;
+}
+
+/** A choice among names, or of all. */
 export function choice(label, all, names = []) {
 	return h('select', { 'aria-label': label }, option('', all), ...names.map((each) => option(each)));
 }
 
-export function finder(value) {
-	return h('input', { type: 'search', 'aria-label': 'Find', placeholder: 'Find  /', value });
+export function finder() {
+	return h('input', { type: 'search', 'aria-label': 'Find', placeholder: 'Find  /' });
 }
 
 export function option(value, words = value) {
 	return h('option', { value }, words);
 }
 
-/** @param {string} words @param {() => unknown} onclick @param {{ [name: string]: any }} [more] */
 export function button(words, onclick, more) {
 	return h('button', { type: 'button', onclick, ...more }, words);
 }
@@ -79,15 +84,14 @@ export function link(address) {
 	return /^https?:\/\//i.test(href) ? h('a', { href, target: '_blank', rel: 'noopener noreferrer' }, words) : words;
 }
 
-/** @type {Intl.DateTimeFormatOptions} */
-const SHORT_DATE = { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' };
-
-/** A time in the reader's zone, exact on hover. @param {string | null | undefined} timestamp */
+/** A time in the reader's zone, exact on hover. */
 export function time(timestamp) {
-	if (!timestamp) return document.createTextNode('');
+	if (!timestamp) return '';
 	const date = new Date(timestamp);
 	const sameDay = date.toDateString() === new Date().toDateString();
-	const text = sameDay ? date.toLocaleTimeString() : date.toLocaleString(undefined, SHORT_DATE);
+	const text = sameDay
+		? date.toLocaleTimeString()
+		: date.toLocaleString(undefined, { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' });
 	return h('time', { datetime: timestamp, title: `${date.toLocaleString()} (${timestamp})` }, text);
 }
 
@@ -111,7 +115,7 @@ const ICONS = {
 	timed_out: '⧖',
 };
 
-/** A state as an icon and a word. @param {string} state */
+/** A state as an icon and a word. */
 export function stateWord(state) {
 	const known = ICONS[state] ? state : '';
 	return h('span', { class: known, 'data-icon': ICONS[state] ?? '·' }, state.replace('_', ' '));
@@ -141,7 +145,7 @@ export function shownJson(value, most = 20_000) {
 	return clipped(typeof value === 'string' ? value : (JSON.stringify(value, null, 2) ?? ''), most);
 }
 
-/** What somebody has typed, as JSON if it is that. @param {string} text */
+/** What somebody has typed, as JSON if it is that. */
 export function jsonOrText(text) {
 	try {
 		return JSON.parse(text);

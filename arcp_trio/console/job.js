@@ -1,15 +1,28 @@
 /** One job: its head, its timeline with a slider through time, its money, and the jobs below it. */
 
-import { button, duration, h, money, put, renew, say, setProgress, shownJson, stateWord, time } from './dom.js';
+import {
+	button,
+	duration,
+	h,
+	isPressed,
+	money,
+	put,
+	renew,
+	say,
+	setProgress,
+	shownJson,
+	stateWord,
+	time,
+	VENDOR,
+} from './dom.js';
 import { Money } from './money.js';
 import { makeTimeline } from './timeline.js';
 
-const VENDOR = 'x-vendor.arcp-trio';
 const REFRESH_MS = 2000;
 const HEAD_MS = 200;
 const BUDGET = 'cost.budget';
 const MOST_BELOW = 5000;
-const ENDED = ['success', 'error', 'cancelled', 'timed_out'];
+const ALIVE = ['pending', 'running', 'waiting'];
 
 /** @param {Place} place @param {string} id */
 export async function showJob(place, id) {
@@ -28,17 +41,18 @@ export async function showJob(place, id) {
 	const tree = h('section', { 'aria-label': 'Delegated jobs', hidden: true });
 	const cancel = button('Cancel job', ask);
 	const result = h('section', { 'aria-label': 'Result', hidden: true });
-	const buttons = h('div', { class: 'buttons' }, cancel, button('Run again', again));
-	buttons.append(button('Copy as command', copy), button('Download events', download));
-	const note = h('p', { role: 'alert', hidden: true });
+	const buttons = h('div', { class: 'buttons' }, cancel, button('Run again', again), button('Copy as command', copy));
+	buttons.append(button('Download events', () => attempt('The events were not received', download)));
+	const [note, stale] = [1, 2].map(() => h('p', { role: 'alert', hidden: true }));
 	const budget = h('section', { 'aria-label': 'Budget' }, purse.element);
 	document.title = `${id} · arcp-trio`;
-	put(main, h('h1', id), head, bar, buttons, note, result, budget, tree, timeline.element);
+	put(main, h('h1', id), head, bar, buttons, note, stale, result, budget, tree, timeline.element);
 
 	place.onevent = (event) => event.jobId === id && timeline.take(event);
 	place.backlog = timeline.backlog;
-	const timer = setInterval(() => refresh().catch(() => {}), REFRESH_MS);
-	const ticking = setInterval(drawHead, 1000);
+	const timer = setInterval(refresh, REFRESH_MS);
+	const tick = () => isPressed() || drawHead();
+	const ticking = setInterval(tick, 1000);
 	place.leave = () => {
 		gone = true;
 		clearInterval(timer);
@@ -49,20 +63,23 @@ export async function showJob(place, id) {
 		said = await timeline.load();
 	} catch (error) {
 		if (gone) return;
-		const missing = error.code === 'JOB_NOT_FOUND';
 		const words = 'There is no such job. It may have been deleted after its time, or belong to somebody else.';
 		timeline.leave();
-		put(main, h('h1', id), h('p', { role: 'alert' }, missing ? words : String(error)));
+		put(
+			main,
+			h('h1', id),
+			h('p', { role: 'alert' }, error.code === 'JOB_NOT_FOUND' ? words : `The job cannot be shown: ${error.message}.`),
+		);
 		return;
 	}
-	refresh().catch(() => {});
+	refresh();
 	drawHead();
 
 	function onevent(event) {
 		if (event?.kind === 'metric') purse.add(event, timeline.total());
 		if (event?.kind === 'delegate') delegates = true;
-		if (event?.kind === 'end') refresh().catch(() => {});
-		if (!event || event.kind === 'end' || performance.now() > drawn + HEAD_MS) drawHead();
+		if (event?.kind === 'end') refresh();
+		if (!event || event.kind === 'end' || performance.now() > drawn + HEAD_MS) tick();
 	}
 
 	function extras() {
@@ -78,7 +95,7 @@ export async function showJob(place, id) {
 		const brief = entry[VENDOR] ?? {};
 		const known = travels ? 'running' : entry[`${VENDOR}.waiting`] ? 'waiting' : (entry.status ?? said.current_status);
 		const state = end?.status ?? known;
-		const over = ENDED.includes(state);
+		const over = !ALIVE.includes(state);
 		bar.hidden = !progress;
 		if (progress) setProgress(bar, progress);
 		purse.show(brief.budget ?? {}, count);
@@ -95,29 +112,29 @@ export async function showJob(place, id) {
 			['Started', began && time(began)],
 			['Ended', over && until && time(until)],
 			['Took', began && duration((until ? Date.parse(until) : Date.now()) - Date.parse(began))],
-			['Error', error && `${error.code}: ${error.message}`],
 			['Money', money(brief.budget, spent)],
 			['Lease', inWords(said, brief.budget, spent)],
 			['Trace', said.trace_id],
 			['Parent', said.parent_job_id && link(said.parent_job_id)],
 		].flatMap(([name, value]) => (value ? [h('div', h('dt', name), h('dd', value))] : []));
 		renew(head, ...facts);
-		result.hidden = !end;
-		if (end) showResult(end);
-	}
-
-	function showResult(end) {
-		const whole = end.result instanceof Uint8Array ? `${end.result.length} bytes` : shownJson(end.result);
-		const text = end.error ? `${end.error.code}: ${end.error.message}` : whole;
-		renew(result, h('h2', end.error ? 'Error' : 'Result'), h('pre', { tabindex: '0' }, text));
+		result.hidden = !end && !error;
+		const whole = end?.result instanceof Uint8Array ? `${end.result.length} bytes` : shownJson(end?.result);
+		const text = error ? `${error.code}: ${error.message}` : whole;
+		renew(result, h('h2', error ? 'Error' : 'Result'), h('pre', { tabindex: '0' }, text));
 	}
 
 	/** Fetch what the listing tells of the job, and of those below it. */
 	async function refresh() {
-		if (gone || client.state !== 'live') return;
-		entry = (await look(client, id, extras().created_at)) ?? entry;
-		if (delegates) await showTree();
-		drawHead();
+		if (gone || !said.agent || client.state !== 'live') return;
+		try {
+			entry = (await look(client, id, extras().created_at)) ?? entry;
+			if (delegates) await showTree();
+			say(stale, '');
+		} catch (error) {
+			if (client.state === 'live') say(stale, `What is shown here may be old: ${error.message}.`);
+		}
+		tick();
 	}
 
 	async function showTree() {
@@ -126,6 +143,7 @@ export async function showJob(place, id) {
 		for await (const each of client.jobs({ created_after })) {
 			if (near.push(each) === MOST_BELOW) break;
 		}
+		if (isPressed()) return;
 		const below = byParent(near);
 		tree.hidden = !below.has(id);
 		const list = (parent) => h('ul', ...(below.get(parent) ?? []).map(item));
@@ -142,9 +160,13 @@ export async function showJob(place, id) {
 			{ 'aria-label': 'Cancel this job?' },
 			h('h2', 'Cancel this job?'),
 			h('p', 'Its agent is asked to stop.'),
-			button('Cancel job', () => stop(dialog)),
+			button('Cancel job', stop),
 			button('Let it run', () => dialog.close()),
 		);
+		function stop() {
+			dialog.close();
+			attempt('It was not cancelled', () => client.stop(id, 'cancelled in the console'));
+		}
 		dialog.addEventListener('close', () => {
 			dialog.remove();
 			drawHead();
@@ -154,13 +176,12 @@ export async function showJob(place, id) {
 		drawHead();
 	}
 
-	async function stop(dialog) {
-		dialog.close();
+	async function attempt(failure, act) {
 		try {
-			await client.stop(id, 'cancelled in the console');
+			await act();
 			say(note, '');
 		} catch (error) {
-			say(note, `It was not cancelled: ${error.message}.`);
+			say(note, `${failure}: ${error.message}.`);
 		}
 	}
 
@@ -178,32 +199,31 @@ export async function showJob(place, id) {
 	function copy() {
 		const input = given();
 		const words = command(said.agent, input, said.lease);
-		navigator.clipboard?.writeText(words).catch(() => {});
-		say(note, words + (input ? '' : '  (without the input, which the runtime does not tell of jobs that have ended)'));
+		navigator.clipboard?.writeText(words).catch(() => {}); // they can be copied from the page, too
+		say(note, words + (input ? '' : '  (without the input, which the runtime does not tell)'));
 	}
 
 	async function download() {
-		const lines = await journal();
-		const address = URL.createObjectURL(new Blob(lines, { type: 'application/jsonl' }));
-		h('a', { href: address, download: `${id}.jsonl` }).click();
-		setTimeout(() => URL.revokeObjectURL(address), 10_000);
+		const href = URL.createObjectURL(new Blob(await journal(), { type: 'application/jsonl' }));
+		h('a', { href, download: `${id}.jsonl` }).click();
+		setTimeout(() => URL.revokeObjectURL(href), 10_000);
 	}
 
 	/** All events until now, as lines of JSON; the page may have a part of them only. */
 	async function journal() {
 		const lines = [];
-		let last = Infinity;
-		let finish;
+		let enough = () => {};
 		const add = ({ jobId: job_id, size, error, ...rest }) => {
 			lines.push(`${JSON.stringify({ job_id, ...rest, error: error?.message })}\n`);
-			if (rest.seq === last) finish();
+			enough();
 		};
 		await place.elsewhere(async (other) => {
-			last = (await other.subscribe(id, { history: true })).accepted.subscribed_from;
-			const all = new Promise((resolve) => {
-				finish = resolve;
+			const { accepted } = await other.subscribe(id, { history: true });
+			await new Promise((resolve, reject) => {
+				other.closed.then(() => reject(new Error('the session is over')));
+				enough = () => lines.length < accepted.subscribed_from || resolve(null);
+				enough();
 			});
-			if (last) await Promise.race([all, other.closed]);
 		}, add);
 		return lines;
 	}
@@ -236,7 +256,7 @@ function quoted(text) {
 	return /^[\w@.:/=*-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** What submits such a job. @param {string} agent @param {string | null} input @param {...string} more */
+/** What submits such a job. */
 export function command(agent, input, lease, ...more) {
 	const words = [agent, ...(input ? ['--input', input] : [])];
 	for (const [name, patterns] of Object.entries(lease ?? {})) {

@@ -1,6 +1,20 @@
 /** The table of jobs: live, filtered by the address, children folded under their parents. */
 
-import { button, choice, duration, finder, h, money, put, renew, setProgress, stateWord, time } from './dom.js';
+import {
+	button,
+	choice,
+	duration,
+	finder,
+	h,
+	isPressed,
+	money,
+	put,
+	renew,
+	setProgress,
+	stateWord,
+	time,
+	VENDOR,
+} from './dom.js';
 import { byParent, look } from './job.js';
 
 const ROW = 40;
@@ -9,7 +23,6 @@ const PAGE = 500;
 const FRESH = 100;
 const REFRESH_MS = 1000;
 const MOST_KNOWN = 50_000;
-const VENDOR = 'x-vendor.arcp-trio';
 const COLUMNS = ['State', 'Job', 'Agent', 'Started', 'Took', 'Last event', 'Money', 'Who'];
 const ALIVE = ['pending', 'running'];
 const STATES = [...ALIVE, 'success', 'error', 'cancelled', 'timed_out'];
@@ -23,27 +36,28 @@ export function showJobs(place) {
 	const unfolded = new Set();
 	/** What the table shows. */
 	let rows = [];
-	/** @type {string | null | undefined} */
 	let cursor;
 	let [loading, loaded, gone] = [false, false, false];
 	let chosen = '';
+	/** Why the runtime did not tell all that it was asked for. */
+	let trouble = '';
 
-	const find = finder(query.get('text'));
+	const find = finder();
 	const status = choice('State', 'all states', STATES);
 	const since = choice('Started', 'at any time', Object.keys(SINCE));
 	const names = client.agents.map((each) => each.name);
 	const agent = choice('Agent', 'all agents', names);
-	const who = h('input', { 'aria-label': 'Principal', placeholder: 'anybody', value: query.get('who') });
-	status.value = query.get('state') ?? '';
-	since.value = query.get('since') ?? '';
-	agent.value = query.get('agent') ?? '';
+	const who = h('input', { 'aria-label': 'Principal', placeholder: 'anybody' });
+	const fields = Object.entries({ text: find, state: status, agent, who, since });
+	for (const [name, each] of fields) each.value = query.get(name) ?? '';
 	const body = h('tbody');
+	const [above, below] = [1, 2].map(() => h('tr', { 'aria-hidden': 'true', class: 'space' }));
 	const heads = COLUMNS.map((each) => h('th', { scope: 'col', class: each.split(' ')[0].toLowerCase() }, each));
 	const table = h('table', { 'aria-label': 'Jobs' }, h('thead', h('tr', ...heads)), body);
 	const scroller = h('div', { class: 'scroller', tabindex: '0', role: 'region', 'aria-label': 'All jobs' }, table);
 	const note = h('p', { class: 'note', role: 'note' });
 	document.title = 'Jobs · arcp-trio';
-	const filters = h('div', { class: 'filters', role: 'search' }, find, status, agent, who, since);
+	const filters = h('div', { class: 'filters', role: 'search' }, ...fields.map(([, each]) => each));
 	put(main, h('h1', 'Jobs'), filters, note, scroller);
 
 	/** What the runtime is asked for. */
@@ -70,6 +84,18 @@ export function showJobs(place) {
 		for (const each of entries) known.set(each.job_id, each);
 	}
 
+	/** Say what is refused; the foot of the page says what is lost. Both are asked for again. */
+	async function attempt(fetch) {
+		try {
+			await fetch();
+			trouble = '';
+		} catch (error) {
+			if (gone || client.state !== 'live') return;
+			trouble = error.message;
+			put(note, inWords());
+		}
+	}
+
 	/** Fetch what is new, and what may have changed. */
 	async function refresh() {
 		if (gone || client.state !== 'live' || document.hidden) return;
@@ -88,7 +114,7 @@ export function showJobs(place) {
 		if (gone) return;
 		if (cursor === undefined) cursor = page.cursor;
 		loaded = true;
-		arrange();
+		if (!isPressed()) arrange();
 	}
 
 	/** Fetch older jobs, as one scrolls to them or searches. */
@@ -100,7 +126,7 @@ export function showJobs(place) {
 		});
 		keep(page.jobs);
 		cursor = page.cursor;
-		arrange(); // which asks for more, if these do not fill the screen
+		if (!isPressed()) arrange(); // which asks for more, if these do not fill the screen
 	}
 
 	/** Put the jobs that are wanted in order, and show them where the reader is. */
@@ -134,6 +160,7 @@ export function showJobs(place) {
 	/** What the table does not show by itself. */
 	function inWords() {
 		const searches = find.value || who.value;
+		if (trouble) return `Not all jobs are shown: ${trouble}.`;
 		if (!loaded) return 'Looking…';
 		if (searches && cursor) {
 			const words = `Searched the newest ${known.size} jobs`;
@@ -148,26 +175,23 @@ export function showJobs(place) {
 		return Boolean(entry[`${VENDOR}.waiting`]);
 	}
 
-	/** Make the rows that can be seen. */
+	/** Make the rows that can be seen. Those that stay are not taken out: what is selected or focused in them stays, too. */
 	function draw(top = scroller.scrollTop) {
 		const first = Math.max(0, Math.floor(top / ROW) - SPARE);
 		const last = Math.min(rows.length, Math.ceil((top + scroller.clientHeight) / ROW) + SPARE);
 		table.setAttribute('aria-rowcount', String(rows.length + 1));
-		const focused = document.activeElement?.closest('tr')?.dataset.job;
-		const lines = rows.slice(first, last).map((row, index) => line(row, first + index));
-		renew(body, space(first), ...lines, space(rows.length - last));
-		if (focused && !body.contains(document.activeElement)) focus(`tr[data-job="${CSS.escape(focused)}"] a`);
-		if (last > rows.length - 2 * SPARE) older().catch(() => {});
+		above.style.height = `${first * ROW}px`;
+		below.style.height = `${(rows.length - last) * ROW}px`;
+		const lines = [above, ...rows.slice(first, last).map((row, index) => line(row, first + index)), below];
+		for (const each of Array.from(body.rows)) if (!lines.includes(each)) each.remove();
+		for (const [index, each] of lines.entries()) {
+			if (each !== body.rows[index]) body.insertBefore(each, body.rows[index]);
+		}
+		if (last > rows.length - 2 * SPARE) attempt(older);
 	}
 
 	function focus(selector, within = body) {
 		within.querySelector(selector)?.focus({ preventScroll: true });
-	}
-
-	function space(count) {
-		const row = h('tr', { 'aria-hidden': 'true', class: 'space' });
-		row.style.height = `${count * ROW}px`;
-		return row;
 	}
 
 	function line({ entry, depth, children }, index) {
@@ -186,7 +210,7 @@ export function showJobs(place) {
 		if (bar) setProgress(bar, brief.progress);
 		const cells = {
 			state: stateWord(waits(entry) ? 'waiting' : entry.status),
-			job: h('span', fold, h('a', { href: `#/jobs/${id}` }, id)),
+			job: h('span', '\u2003'.repeat(Math.min(depth, 8)), fold, h('a', { href: `#/jobs/${id}` }, id)),
 			agent: entry.agent,
 			started: time(brief.started_at ?? entry.created_at),
 			took: brief.started_at && duration(end - Date.parse(brief.started_at)),
@@ -194,14 +218,16 @@ export function showJobs(place) {
 			money: money(brief.budget, brief.spent),
 			who: brief.principal,
 		};
-		cells.job.style.paddingInlineStart = `${1.2 * Math.min(depth, 8)}rem`;
-		const row = { 'data-job': id, 'aria-rowindex': index + 2, 'aria-selected': id === chosen && 'true' };
-		return h('tr', row, ...Object.entries(cells).map(([name, each]) => h('td', { class: name }, each)));
+		const row = body.querySelector(`[data-job="${CSS.escape(id)}"]`) ?? h('tr', { 'data-job': id });
+		row.ariaRowIndex = index + 2;
+		row.ariaSelected = id === chosen || null;
+		renew(row, ...Object.entries(cells).map(([name, each]) => h('td', { class: name }, each)));
+		return row;
 	}
 
 	/** Show the place again, with other filters. */
 	function restart({ target }) {
-		place.setQuery({ text: find.value, state: status.value, agent: agent.value, who: who.value, since: since.value });
+		place.setQuery(Object.fromEntries(fields.map(([name, each]) => [name, each.value])));
 		place.leave?.();
 		showJobs(place);
 		focus(`[aria-label=${target.ariaLabel}]`, main);
@@ -231,11 +257,7 @@ export function showJobs(place) {
 	let timer = 0;
 	const loop = async () => {
 		const began = performance.now();
-		try {
-			await refresh();
-		} catch {
-			// A refusal or a loss; the footer says which, and the next turn tries again.
-		}
+		await attempt(refresh);
 		const took = performance.now() - began; // a runtime with much to list is asked less often
 		if (!gone) timer = window.setTimeout(loop, Math.max(REFRESH_MS, 4 * took));
 	};

@@ -1,7 +1,7 @@
 /** The timeline of a job: a stretch of its events, which follows the end or stays where one reads. */
 
 import { article } from './articles.js';
-import { button, choice, duration, finder, h, option, put } from './dom.js';
+import { button, choice, duration, finder, h, isPressed, option, put } from './dom.js';
 
 /** The events and characters of a stretch, and how far it grows before it is cut. */
 const MOST = 12_000;
@@ -13,7 +13,6 @@ const GROUP = 100;
 const SLICE_MS = 8;
 const PAUSE_MS = 50;
 
-/** @param {Story} story */
 function tell(story, event) {
 	story.ts = event.ts ?? story.ts;
 	if (event.kind === 'progress') story.progress = event.body;
@@ -42,6 +41,7 @@ export function makeTimeline(place, id, onevent) {
 	let goal = 0;
 	let top = 0;
 	let timer = 0;
+	let trouble = '';
 	/** @type {Story} */
 	let before = {};
 	/** @type {Story} */
@@ -53,13 +53,13 @@ export function makeTimeline(place, id, onevent) {
 	let axis = 10;
 
 	const log = h('div', { role: 'log', 'aria-label': 'Timeline', 'aria-live': 'off', class: 'timeline', tabindex: '0' });
-	const find = finder(null);
+	const find = finder();
 	const kinds = choice('Kind', 'all kinds');
 	const slider = h('input', { type: 'range', 'aria-label': 'Event', min: '0', max: '0', value: '0' });
 	const position = h('output');
 	const note = h('p', { class: 'note' });
-	const earlier = button('Show earlier events', () => load(first));
-	const later = button('Show later events', () => load(first + events.length));
+	const earlier = button('Show earlier events', () => move(first));
+	const later = button('Show later events', () => move(first + events.length));
 	const filters = h('div', { class: 'filters' }, find, kinds, h('label', { class: 'slider' }, slider, position));
 	const element = h('section', { class: 'past', 'aria-label': 'Events' }, filters, note, earlier, log, later);
 	find.addEventListener('input', filter);
@@ -77,6 +77,7 @@ export function makeTimeline(place, id, onevent) {
 		const { accepted } = await client.subscribe(id, { history: true });
 		if (mine !== loads) return accepted;
 		loading = false;
+		trouble = '';
 		follows = wanted === Infinity;
 		goal = follows ? 0 : wanted;
 		const history = (accepted.subscribed_from ?? 0) - client.lastSeq;
@@ -86,6 +87,16 @@ export function makeTimeline(place, id, onevent) {
 		log.replaceChildren();
 		schedule();
 		return accepted;
+	}
+
+	/** Show other events; where they are refused, say why. */
+	async function move(wanted) {
+		try {
+			await load(wanted);
+		} catch (error) {
+			trouble = `These events cannot be shown: ${error.message}.`;
+			say();
+		}
 	}
 
 	function leave() {
@@ -153,6 +164,7 @@ export function makeTimeline(place, id, onevent) {
 	function work() {
 		clearTimeout(timer);
 		timer = 0;
+		if (isPressed()) return schedule();
 		const until = performance.now() + SLICE_MS;
 		const inTime = () => performance.now() < until;
 		for (; checked < events.length && inTime(); checked += 1) {
@@ -179,7 +191,7 @@ export function makeTimeline(place, id, onevent) {
 		articles.push(made);
 	}
 
-	/** When the call ran that ends with this event. @returns {Ran | undefined} */
+	/** When the call ran that ends with this event. */
 	function ran({ kind, body, ts }) {
 		const call = kind === 'tool_result' && calls.get(body.call_id);
 		if (!call) return;
@@ -214,12 +226,11 @@ export function makeTimeline(place, id, onevent) {
 		log.classList.toggle('follows', follows);
 		const part = `Events ${first + 1} to ${last} are in the page; Find looks at these. `;
 		const bars = `Bars show when tools ran, on an axis of ${duration(1000 * axis)}.`;
-		const words = (events.length < total ? part : '') + (calls.size ? bars : '');
+		const words = trouble || (events.length < total ? part : '') + (calls.size ? bars : '');
 		if (note.textContent !== words) put(note, words);
-		const count = Math.min(chosen(), total);
-		slider.max = String(total);
-		slider.value = String(count);
-		put(position, `${count} of ${total}`);
+		slider.max = total;
+		slider.value = count();
+		put(position, `${count()} of ${total}`);
 	}
 
 	function scrolled() {
@@ -235,6 +246,11 @@ export function makeTimeline(place, id, onevent) {
 	/** How many events the reader wants to see. */
 	function chosen() {
 		return Number(query.get('at') ?? Infinity);
+	}
+
+	/** How many there are to see. */
+	function count() {
+		return Math.min(chosen(), total);
 	}
 
 	/** Whether the reader looks at the past. */
@@ -259,7 +275,7 @@ export function makeTimeline(place, id, onevent) {
 			follows = !travels();
 			goal = at;
 			filter();
-		} else if (arrived) load().catch(() => {});
+		} else if (arrived) move(chosen());
 		onevent(null);
 	}
 
@@ -270,9 +286,8 @@ export function makeTimeline(place, id, onevent) {
 		take,
 		travels,
 		story,
-		/** How many events there are, and are seen. */
 		total: () => total,
-		count: () => Math.min(chosen(), total),
+		count,
 		backlog: () => events.length - articles.length,
 	};
 }

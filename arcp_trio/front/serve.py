@@ -22,7 +22,7 @@ from arcp_trio.front.foreground import ctrl_c, is_main_task, say
 from arcp_trio.front.listening import CannotListen, close, is_unix, listen, url
 from arcp_trio.front.origins import Origins
 from arcp_trio.front.waiting import WaitingRoom
-from arcp_trio.groups import unwrapped
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.runtime.runtime import Runtime
 from arcp_trio.runtime.tasks import first_of
 from arcp_trio.under_trio import need_trio
@@ -122,7 +122,7 @@ async def serve_on(
     """
     room = WaitingRoom(runtime.limits.connections_before_handshake)
     try:
-        async with trio.open_nursery() as nursery:
+        async with tasks_beside() as nursery:
             for listener in listeners:
                 door = Door(
                     runtime=runtime,
@@ -137,10 +137,6 @@ async def serve_on(
             task_status.started(listeners)
             await over()
             log.info("accepting no more connections")
-            nursery.cancel_scope.cancel(reason="the runtime is over")
-    except ExceptionGroup as group:
-        error = unwrapped(group)
-        raise error from error.__cause__
     finally:
         close(listeners)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -16,7 +15,7 @@ import trio
 
 from arcp_trio.authority.ceiling import Ceiling
 from arcp_trio.authority.lease import Lease
-from arcp_trio.wire.ids import token_digest
+from arcp_trio.wire.ids import is_sha256, token_digest
 
 Authenticator = Callable[[str], Awaitable[str | None]]
 """Takes a bearer token and returns its principal, or None for a token that is not valid."""
@@ -25,8 +24,6 @@ MINUTE_SECONDS: Final = 60.0
 
 MOST_ADDRESSES: Final = 10_000
 """Addresses whose wrong tokens are counted; past it, the one counted longest is forgotten."""
-
-_SHA256: Final = re.compile("[0-9a-fA-F]{64}")
 
 
 class StaticTokens:
@@ -50,7 +47,7 @@ class StaticTokens:
         """
         if any(not text.strip() for text in (*principals, *principals.values(), *hashed.values())):
             raise ValueError("tokens and principals must not be blank")
-        if not all(map(_SHA256.fullmatch, hashed)):
+        if not all(map(is_sha256, hashed)):
             raise ValueError("a hashed token must be the 64 hexadecimal digits of its SHA-256")
         self._principals = [
             *((bytes.fromhex(digest), principal) for digest, principal in hashed.items()),

@@ -15,7 +15,7 @@ from arcp_trio.store.records import Status
 from arcp_trio.store.shared import EngineCall
 from arcp_trio.wire.errors import CODES, ArcpError
 
-ENDS: Sequence[str] = (Status.SUCCESS, Status.ERROR, Status.CANCELLED, Status.TIMED_OUT)
+ENDS: Final[Sequence[str]] = (Status.SUCCESS, Status.ERROR, Status.CANCELLED, Status.TIMED_OUT)
 """How a job can end (§7.3)."""
 
 COMMIT_SECONDS: Final = (
@@ -24,7 +24,7 @@ COMMIT_SECONDS: Final = (
 )
 """Bounds of the histogram, from a fast disk's commit to a store in trouble."""
 
-WAKES: Sequence[str] = ("notify", "poll")
+WAKES: Final[Sequence[str]] = ("notify", "poll")
 """Why a node looks at the journals of others: it was woken, or it was time."""
 
 _E = TypeVar("_E", bound=ArcpError)

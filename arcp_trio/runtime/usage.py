@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from arcp_trio.transport.pace import PartsPace
+from arcp_trio.transport.pace import Pace, pace_of_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,23 +21,8 @@ if TYPE_CHECKING:
 MOST_PRINCIPALS: Final = 10_000
 """Principals that are remembered; past it the one that was not seen for longest is forgotten."""
 
-
 BURST_SECONDS: Final = 4.0
 """A principal that was quiet may send this many seconds' worth of messages at once."""
-
-
-class Pace:
-    """A token bucket: messages may come faster than `per_second`, but not for long."""
-
-    def __init__(self, per_second: float) -> None:
-        self._interval = 1 / per_second
-        self._due = trio.current_time() - BURST_SECONDS
-
-    def step(self) -> float:
-        """Count a message; return how long to wait before reading the next, if above 0."""
-        now = trio.current_time()
-        self._due = max(self._due, now - BURST_SECONDS) + self._interval
-        return self._due - now
 
 
 @attrs.define(eq=False)
@@ -47,7 +32,7 @@ class Usage:
     principal: str
     pace: Pace
     """Of the messages on all its connections."""
-    parts_pace: PartsPace = attrs.field(factory=PartsPace)
+    parts_pace: Pace = attrs.field(factory=pace_of_parts)
     """Of what else they carry: fragments, pings and pongs."""
     messages: int = 0
     """Messages that its clients have sent."""
@@ -61,7 +46,7 @@ class Usage:
         """Count a message; return how long to wait before reading the next, if above 0."""
         self.messages += 1
         self.message_bytes += size
-        return self.pace.step()
+        return self.pace.count()
 
 
 KINDS: Final = ("messages", "message_bytes", "journal_bytes", "loop_seconds")
@@ -97,7 +82,8 @@ class Usages:
         """Return a principal's usage; a session and a job ask for it once, and keep it."""
         usage = self._usages.get(principal)
         if usage is None:
-            usage = self._usages[principal] = Usage(principal, Pace(self._per_second))
+            pace = Pace(self._per_second, burst_seconds=BURST_SECONDS)
+            usage = self._usages[principal] = Usage(principal, pace)
             if len(self._usages) > MOST_PRINCIPALS:
                 self._usages.popitem(last=False)
         self._usages.move_to_end(principal)

@@ -16,28 +16,28 @@ import trio
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.queue import Group
 
-AT_WORK: Final = 2
+COMMANDS: Final = 2
 """Commands of one principal that are at work at once, and so in one pass of the scheduler."""
+
+LISTINGS: Final = 1
+"""Listings beside them: if one were read while another is encoded, the store would always be
+reading for this principal, and each read of others would wait."""
 
 UNSTORED: Final = 8
 """Acceptances of one principal in the store's queue, at most: a group that is small is stored soon,
 and with it what others have put into it."""
 
 
-class Workload:
-    """The work of one principal: `async with workload:` waits until few other commands are at work.
+class WorkPlaces:
+    """Places for work of one kind: `async with places:` waits for one, and has it for the block.
 
-    Commands go on in the order in which they came. With room, there is no checkpoint.
+    They are given in the order in which they were asked for. If one is free, there is no
+    checkpoint.
     """
 
-    def __init__(self) -> None:
-        self._free = AT_WORK
+    def __init__(self, count: int) -> None:
+        self._free = count
         self._waiting = trio.lowlevel.ParkingLot()
-        self._unstored = 0
-        self._stored = Wake()
-        self.listing = trio.Lock()
-        """Held while a listing is read and encoded: if one were read while another is encoded, the
-        store would always be reading for this principal, and each read of others would wait."""
 
     async def __aenter__(self) -> None:
         if self._free:
@@ -48,6 +48,17 @@ class Workload:
     async def __aexit__(self, *_: object) -> None:
         if not self._waiting.unpark():
             self._free += 1
+
+
+class Workload:
+    """The work of one principal."""
+
+    def __init__(self) -> None:
+        self.commands = WorkPlaces(COMMANDS)
+        """Of all commands but listings: these may take long, and no other command waits for one."""
+        self.listings = WorkPlaces(LISTINGS)
+        self._unstored = 0
+        self._stored = Wake()
 
     def count_until_stored(self, group: Group) -> None:
         """Count an acceptance until its group is stored."""

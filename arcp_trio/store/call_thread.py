@@ -12,7 +12,7 @@ import trio
 from trio.lowlevel import Abort
 
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.pauses import Pauses
+from arcp_trio.store.naps import Naps
 
 _T = TypeVar("_T")
 
@@ -27,7 +27,7 @@ class CallThread:
     thread that has to wait for it a hundred times takes some twenty milliseconds for a commit, and
     whatever waits for the commit waits as long. So the loop stands still at first, until the thread
     lets it go on or a short time is over. Neither of the two could do more meanwhile: the lock lets
-    one of them run. From then on the loop pauses now and then (`Pauses`).
+    one of them run. From then on the loop naps now and then (`Naps`).
     """
 
     def __init__(self, name: str, *, standstill: bool = True) -> None:
@@ -41,7 +41,7 @@ class CallThread:
         """Tasks that wait for their calls."""
         self._name = name
         self._stands_still = standstill
-        self._pauses = Pauses()
+        self._naps = Naps()
         self._errands: SimpleQueue[_Errand[Any] | None] = SimpleQueue()
         self._standstill = threading.Lock()
         """Of the call that is made now."""
@@ -86,7 +86,7 @@ class CallThread:
                 cut()
             return Abort.FAILED
 
-        with nullcontext() if let_go else self._pauses:
+        with nullcontext() if let_go else self._naps:
             await trio.lowlevel.wait_task_rescheduled(abort)
         self.waiting -= 1
         return errand.result()

@@ -54,7 +54,7 @@ class Entry(msgspec.Struct, eq=False, gc=False):
 HOLES: Final = 0
 """The first byte of a tail that has holes where secrets go; no other tail begins with it.
 
-The scribe fills the holes before the frame is sent. A reader that only shows the frame drops the
+The holes are filled before the frame is sent. A reader that only shows the frame drops the
 byte."""
 
 Owed: TypeAlias = tuple[str, Entry]

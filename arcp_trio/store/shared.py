@@ -18,6 +18,8 @@ class OpenCommand(msgspec.Struct, frozen=True):
 
     id: int
     """Its place among all commands of all nodes."""
+    asker: int
+    """The node that has asked."""
     kind: str
     about: str
     """The id of the job or of the session that it is about."""
@@ -28,6 +30,7 @@ class Commands(ABC):
     """What the nodes ask of each other, because only the node of a job or a session decides it.
 
     `AskNode` and `AskAgain` ask, `AnswerNode` answers, and `DropAnswers` deletes what was answered.
+    `ShowKey` has a node's public key.
     """
 
     @abstractmethod
@@ -55,6 +58,13 @@ class Commands(ABC):
 
         Those that were closed since then are left out. A job that was delegated has the sessions of
         the job above it, too.
+        """
+
+    @abstractmethod
+    async def public_key(self, node: int, session_id: str) -> bytes | None:
+        """Return the public key that a node has shown, if it has this session awake.
+
+        None if it has shown no key, if it is gone, or if the session is elsewhere.
         """
 
 

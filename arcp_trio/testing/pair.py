@@ -13,8 +13,8 @@ from arcp_trio.client.client import Client, connect
 from arcp_trio.client.dialing import Dialer, dialer
 from arcp_trio.client.events import EventHandler
 from arcp_trio.front.serve import serve_stream
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.runtime.runtime import Runtime
-from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.peer import TEST_TOKEN, Peer
 from arcp_trio.testing.recorder import WireRecorder
 from arcp_trio.testing.recording import RecordedTransport
@@ -93,7 +93,7 @@ async def open_peers(runtime: Runtime) -> AsyncGenerator[PeerFactory, None]:
     The peers share a recorder, so a session that one peer leaves and another resumes is checked as
     one. Peers that are connected at the end of the block are dropped.
     """
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
         yield PeerFactory(runtime, nursery)
 
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import trio
 
 from arcp_trio.transport.close_codes import CloseCode
-from arcp_trio.transport.pace import PartsPace
+from arcp_trio.transport.pace import Pace
 
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 """The exceptions of a stream that is closed, whichever side closed it."""
@@ -125,7 +125,7 @@ class HasPings(Transport):
         """Whether the peer is known to send nothing more; it may have left messages."""
 
     @abstractmethod
-    def share_pace(self, pace: PartsPace) -> None:
+    def share_pace(self, pace: Pace) -> None:
         """Count fragments, pings and pongs toward a pace that other transports have, too."""
 
     @abstractmethod

@@ -20,7 +20,7 @@ from arcp_trio.transport.frames import (
     MessageGauge,
 )
 from arcp_trio.transport.outgoing import Outgoing
-from arcp_trio.transport.pace import PARTS_PER_SECOND, PartsPace
+from arcp_trio.transport.pace import PARTS_PER_SECOND, pace_of_parts
 from arcp_trio.transport.tap import TextTap
 
 READ_BYTES: Final = 64 * 1024
@@ -62,7 +62,7 @@ class FrameStream(trio.abc.Stream):
         """
         self.outgoing: Final = Outgoing(stream, client=client)
         self.gauge: Final = MessageGauge(max_bytes, first_bytes)
-        self.pace = PartsPace()
+        self.pace = pace_of_parts()
         """Of the frames that trio-websocket is given; its owner may replace it."""
         self._stream = stream
         self._received = received

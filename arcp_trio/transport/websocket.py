@@ -30,6 +30,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.connection import Connection
 
 from arcp_trio.addresses import WEBSOCKET_PATH
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.transport.base import (
     GONE,
     HandshakeFailed,
@@ -40,7 +41,7 @@ from arcp_trio.transport.base import (
     TransportClosed,
 )
 from arcp_trio.transport.close_codes import CloseCode
-from arcp_trio.transport.pace import PartsPace
+from arcp_trio.transport.pace import Pace
 from arcp_trio.transport.stream import QUEUED_MESSAGES, READ_BYTES, FrameStream
 
 log = logging.getLogger(__name__)
@@ -215,23 +216,13 @@ async def _open(
     *,
     private: bool = False,
 ) -> AsyncGenerator[Transport, None]:
-    raised: BaseException | None = None  # by the block, and raised again outside of the nursery
     try:
-        async with trio.open_nursery() as nursery:
+        async with tasks_beside() as nursery:
             reader = _FrameReader(nursery, frames)
-            try:
-                await handshake(reader)
-                yield _WebSocketTransport(reader, frames, peer, private=private)
-            except BaseException as error:  # noqa: ASYNC103, BLE001
-                raised = error
-            # Only the reader is left. Shielded, so that a cancellation from outside cannot replace
-            # the block's exception by its own while the nursery waits for the reader.
-            nursery.cancel_scope.shield = True
-            nursery.cancel_scope.cancel()
+            await handshake(reader)
+            yield _WebSocketTransport(reader, frames, peer, private=private)
     finally:
         await frames.abort()  # noqa: ASYNC102 - bounds itself
-    if raised is not None:
-        raise raised
 
 
 def _not_finished() -> HandshakeFailed:
@@ -272,7 +263,7 @@ class _WebSocketTransport(SendsAtOnce, HasPings):
     def writing_since(self) -> float | None:
         return self._frames.outgoing.writing_since
 
-    def share_pace(self, pace: PartsPace) -> None:
+    def share_pace(self, pace: Pace) -> None:
         self._frames.pace = pace
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Final, TypeAlias
@@ -10,6 +9,7 @@ from typing import Annotated, Final, TypeAlias
 import attrs
 
 from arcp_trio.wire.faults import is_finite
+from arcp_trio.wire.ids import is_sha256
 from arcp_trio.wire.json import JsonObject, JsonValue
 from arcp_trio.wire.rules import KEEP_NULL, NonEmpty, Rule, always
 
@@ -20,7 +20,7 @@ ENCODINGS: Final = frozenset({"utf8", "base64"})
 
 Level = Annotated[str, Rule("one of " + ", ".join(sorted(LOG_LEVELS)), LOG_LEVELS.__contains__)]
 EncodingName = Annotated[str, Rule("one of utf8, base64", ENCODINGS.__contains__)]
-Sha256 = Annotated[str, Rule("64 hex digits", re.compile(r"[0-9A-Fa-f]{64}").fullmatch)]
+Sha256 = Annotated[str, Rule("64 hex digits", is_sha256)]
 Count = Annotated[int, Rule("an integer that is not negative", lambda number: number >= 0)]
 Finite = Annotated[Number, Rule("a finite number", is_finite)]
 Quantity = Annotated[

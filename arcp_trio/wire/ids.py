@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import threading
 import time
@@ -24,6 +25,8 @@ _LOW_MASK: Final = (1 << _LOW_BITS) - 1
 _HEAD_PAIRS: Final = 10
 _STEP_BITS: Final = 20
 _STEPS_AT_ONCE: Final = 1024
+
+_SHA256: Final = re.compile("[0-9a-fA-F]{64}")
 
 
 class _Ulids:
@@ -91,3 +94,8 @@ def resume_token() -> str:
 def token_digest(token: str) -> bytes:
     """Return the digest of a token; digests are stored and compared, never the tokens."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def is_sha256(text: str) -> bool:
+    """Whether this is a SHA-256 in hexadecimal, such as the digest of a token."""
+    return _SHA256.fullmatch(text) is not None

@@ -16,6 +16,8 @@ from tests.cluster.stage import Stage
 
 _PAUSE_SECONDS: Final = 0.3
 """The longest time between two faults; many of them last longer."""
+_SPARED: Final = 0.9
+"""How often a node is left in peace while something is done to the others."""
 
 
 class Chaos:
@@ -52,8 +54,13 @@ class Chaos:
                 await trio.sleep(self._chance.uniform(0, _PAUSE_SECONDS))
 
     async def _free(self) -> list[Node]:
-        """Wait until there is a node to which nothing is being done; return all of them."""
-        while not (free := [n for n in self._stage.cluster.nodes if n not in self._busy]):
+        """Wait until there is a node to which nothing is being done; return all of them.
+
+        Mostly another one is left in peace meanwhile: else clients would never get far on a machine
+        on which nodes take long to start.
+        """
+        spared = int(self._chance.random() < _SPARED)
+        while len(free := [n for n in self._stage.cluster.nodes if n not in self._busy]) <= spared:
             self._freed = trio.Event()
             await self._freed.wait()
         return free

@@ -18,7 +18,7 @@ from tests.cluster.nodes import token_of
 
 FRAME_BYTES: Final = 4 * 1024 * 1024
 PATIENCE_SECONDS: Final = 60.0
-"""The bound on every wait, on a machine that is busy with other things."""
+"""The bound on a wait, on a machine that is busy with other things."""
 
 _WELCOME_SECONDS: Final = 3.0
 _SILENCE_SECONDS: Final = 3.0
@@ -29,7 +29,16 @@ _AGAIN_SECONDS: Final = 0.1
 class Client:
     """One session, attached to a node whenever there is one, and resumed after each loss."""
 
-    def __init__(self, balancer: Balancer, principal: str = "alice") -> None:
+    def __init__(
+        self, balancer: Balancer, principal: str = "alice", patience: float = PATIENCE_SECONDS
+    ) -> None:
+        """Make a client of what a balancer stands before.
+
+        Args:
+            balancer: whom it connects to.
+            principal: who it is.
+            patience: seconds that it waits for anything.
+        """
         self.recorder = WireRecorder()
         self.principal = principal
         self.resumes = 0
@@ -40,6 +49,7 @@ class Client:
         self.codes: list[int | None] = []
         """The close codes of the connections so far."""
         self._balancer = balancer
+        self._patience = patience
         self._peer: Peer | None = None
         self._resume: Frame | None = None
         self._answers: dict[str, Frame] = {}
@@ -145,11 +155,11 @@ class Client:
 
     async def until(self, what: str, holds: Callable[[], object]) -> None:
         """Wait until the condition is true."""
-        with trio.move_on_after(PATIENCE_SECONDS):
+        with trio.move_on_after(self._patience):
             while not holds():
                 await self._news.wait()
             return
-        raise AssertionError(f"no {what} within {PATIENCE_SECONDS} s: {self}")
+        raise AssertionError(f"no {what} within {self._patience} s: {self}")
 
     def __repr__(self) -> str:
         session = self._resume and self._resume["session_id"]

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
+import psycopg
 import trio
 
 from arcp_trio import Agents, JobContext, Json, Limits, Policy, PostgresStore, Provisioner, Runtime
@@ -138,3 +139,9 @@ async def nodes_over(
             await stack.enter_async_context(runtime)
             nodes.append(await stack.enter_async_context(clients_of(runtime, store, recorder)))
         yield nodes
+
+
+def give_job(database: str, job_id: str, node: int | None) -> None:
+    """Have a node have a job in the database, or none."""
+    with psycopg.connect(database) as db:
+        db.execute("UPDATE arcp.job SET node = %s WHERE job_id = %s", (node, job_id))

@@ -10,10 +10,10 @@ from typing import Final
 import attrs
 import trio
 
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.postgres.administering import make_schema
-from arcp_trio.testing.background import background_tasks
 from tests.cluster.audit import audit
-from tests.cluster.client import Client
+from tests.cluster.client import PATIENCE_SECONDS, Client
 from tests.cluster.nodes import NODE_SECONDS, Cluster, Node, cluster_over
 
 TEST_SECONDS: Final = 110.0
@@ -26,11 +26,16 @@ class Stage:
     cluster: Cluster
     nursery: trio.Nursery
 
-    async def client(self, at: Node | None = None, principal: str = "alice") -> Client:
+    async def client(
+        self,
+        at: Node | None = None,
+        principal: str = "alice",
+        patience: float = PATIENCE_SECONDS,
+    ) -> Client:
         """Have a client attached, to a given node to begin with; later it takes what comes."""
         ports = None if at is None else [at.port]
         with self.cluster.balancer.only(ports):
-            client = Client(self.cluster.balancer, principal)
+            client = Client(self.cluster.balancer, principal, patience)
             self.nursery.start_soon(client.run)
             await client.attached()
         return client
@@ -56,6 +61,6 @@ async def staged(
         async with cluster_over(
             database, folder, nodes=nodes, node_seconds=node_seconds, drain=drain
         ) as cluster:
-            async with background_tasks() as nursery:
+            async with tasks_beside() as nursery:
                 yield Stage(cluster, nursery)
             await trio.to_thread.run_sync(audit, cluster.database)

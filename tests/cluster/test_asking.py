@@ -13,7 +13,8 @@ from arcp_trio.runtime.job.command_rows import encode_answer
 from arcp_trio.runtime.job.commands import EndJob, Obeyed
 from arcp_trio.store.queue import Group
 from arcp_trio.store.shared import Commands, OpenCommand
-from arcp_trio.store.writes import AskAgain, AskNode, DropAnswers, Write
+from arcp_trio.store.shared_writes import AskAgain, AskNode, DropAnswers
+from arcp_trio.store.writes import Write
 
 COMMAND = EndJob("job_1", "enough")
 
@@ -41,6 +42,10 @@ class OtherNode(Commands):
     async def submitters(self, job_id: str) -> frozenset[str]:
         """Return no sessions."""
         return frozenset()
+
+    async def public_key(self, node: int, session_id: str) -> bytes | None:
+        """Return nothing: no node has shown a key."""
+        return None
 
 
 class Putting(MemoryStore):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import psycopg
 import pytest
 import trio
 
@@ -22,7 +21,7 @@ from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.errors import error_from_payload
-from tests.cluster.side_by_side import clients_of, nodes_over, runtime_over, sleeper
+from tests.cluster.side_by_side import clients_of, give_job, nodes_over, runtime_over, sleeper
 from tests.metrics import scrape
 from tests.questions.support import answer, asked, listed
 from tests.stage import BOB, OPERATOR
@@ -256,12 +255,6 @@ async def test_a_job_that_waits_for_a_node(database: str) -> None:
             )
             await cancel(operator, job_id)
             assert (await alice.until_terminal(job_id))["payload"]["code"] == "CANCELLED"
-
-
-def give_job(database: str, job_id: str, node: int | None) -> None:
-    """Have a node have a job in the database, or none."""
-    with psycopg.connect(database) as db:
-        db.execute("UPDATE arcp.job SET node = %s WHERE job_id = %s", (node, job_id))
 
 
 async def test_the_asker_ends_before_the_answer(database: str) -> None:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 import trio
 
-from arcp_trio.testing.background import background_tasks
+from arcp_trio.nurseries import tasks_beside
 from tests.cluster.client import Client
 from tests.cluster.line import DatabaseLine
 from tests.cluster.nodes import Node
@@ -39,7 +39,7 @@ async def primary_and_standby() -> AsyncGenerator[
     with own_server() as primary:
         primary.start()
         with own_server(copy_of=primary) as standby:
-            async with background_tasks() as nursery:
+            async with tasks_beside() as nursery:
                 line = DatabaseLine(primary.url())
                 await nursery.start(line.run)
                 standby.start(primary_conninfo=line.url)

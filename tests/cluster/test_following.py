@@ -14,11 +14,16 @@ from tests.reading import lines, numbers, until_end
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
 FLAT_OUT = 5_000
+NEVER = 1_000
+"""Seconds; each test ends before."""
 
 
 async def test_history_then_live_then_the_end(database: str) -> None:
-    """A subscriber at another node gets what was, what comes, and the terminal, each once."""
-    async with two_nodes(database, follow_seconds=20) as (desk, one, two):
+    """A subscriber at another node gets what was, what comes, and the terminal, each once.
+
+    Wake-ups bring it all: nothing is looked at without one.
+    """
+    async with two_nodes(database, follow_seconds=NEVER) as (desk, one, two):
         _, job_id = await submitted(one)
         await desk.say(job_id, 4)
         await desk.has_said(job_id, 4)

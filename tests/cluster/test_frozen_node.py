@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.postgres.administering import make_schema
-from arcp_trio.testing.background import background_tasks
 from tests.cluster.audit import audit
 from tests.cluster.client import Client
 from tests.cluster.nodes import cluster_over
@@ -29,7 +29,7 @@ async def test_a_node_that_stands_still_for_less_than_its_time(
             first, second = cluster.nodes
             client = Client(cluster.balancer)
             with cluster.balancer.only([first.port]):
-                async with background_tasks() as nursery:
+                async with tasks_beside() as nursery:
                     nursery.start_soon(client.run)
                     job = await client.submit("count", [LINES, 0.01], "k")
                     await client.heard(job, 20)

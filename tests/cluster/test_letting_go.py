@@ -16,7 +16,8 @@ from arcp_trio.runtime.session.parking import Unparked
 from arcp_trio.runtime.session.record import Record
 from arcp_trio.store.records import SessionRow
 from arcp_trio.store.shared import FoundSession, Moves, SessionPlace
-from arcp_trio.store.writes import PutSession, ReleaseSession, TakeSession, Write
+from arcp_trio.store.shared_writes import ReleaseSession, TakeSession
+from arcp_trio.store.writes import PutSession, Write
 from arcp_trio.wire.errors import ResumeWindowExpired
 from tests.inside import shared_parking
 from tests.stage import make_runtime

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import trio
 
-from arcp_trio.testing.background import background_tasks
+from arcp_trio.nurseries import tasks_beside
 from tests.cluster.line import DatabaseLine, Flow, Trap
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
@@ -34,7 +34,7 @@ async def done_with(database: str, at: int, do: Callable[[Flow], object]) -> tup
         db.execute("TRUNCATE done")
     line, failed = DatabaseLine(database), False
     with trio.fail_after(SECONDS):
-        async with background_tasks() as nursery:
+        async with tasks_beside() as nursery:
             await nursery.start(line.run)
 
             async def act(flow: Flow) -> None:
@@ -74,7 +74,7 @@ async def test_what_is_swallowed_never_arrives(database: str) -> None:
         db.execute("CREATE TABLE done (n int)")
     line = DatabaseLine(database)
     with trio.fail_after(SECONDS):
-        async with background_tasks() as nursery:
+        async with tasks_beside() as nursery:
             await nursery.start(line.run)
             line.trap = Trap(MARK.encode(), 2, Flow.swallow)
             over = trio.Event()
@@ -101,7 +101,7 @@ async def test_a_shut_line_loses_nothing(database: str) -> None:
         db.execute("CREATE TABLE done (n int)")
     line = DatabaseLine(database)
     with trio.fail_after(SECONDS):
-        async with background_tasks() as nursery:
+        async with tasks_beside() as nursery:
             await nursery.start(line.run)
             line.shut()
             over = trio.Event()

@@ -9,7 +9,8 @@ import trio
 from arcp_trio import InternalError, Limits, PostgresStore
 from arcp_trio.store.postgres import _commands
 from arcp_trio.store.postgres.administering import make_schema
-from arcp_trio.store.writes import AcceptJob, AnswerNode, AskAgain, AskNode
+from arcp_trio.store.shared_writes import AnswerNode, AskAgain, AskNode
+from arcp_trio.store.writes import AcceptJob
 from tests.cluster.side_by_side import nodes_over
 from tests.questions.support import answer, asked
 from tests.store.engines import job_row, running
@@ -82,6 +83,20 @@ async def test_many_stops_at_once(monkeypatch: pytest.MonkeyPatch, database: str
                 assert stopped["payload"]["job_id"] == job_id
             ends = [await peer.until_terminal(job_id) for job_id in jobs]
             assert {end["payload"]["code"] for end in ends} == {"CANCELLED"}
+
+
+@pytest.mark.logs_error("command of another node failed")
+async def test_a_command_that_cannot_be_read(database: str) -> None:
+    """A command that is not as this version writes it is answered, and holds up no other."""
+    with trio.fail_after(SECONDS):
+        async with nodes_over(database) as (here, there):
+            peer, other = await here.welcomed(), await there.welcomed()
+            session_id = peer.resume_from()["session_id"]
+            there.store.put(AskNode(1_000, "release", session_id, b"?"))
+            job_id = (await peer.submit("sleeper"))["job_id"]
+            await other.send("x-vendor.arcp-trio.stop", {"job_id": job_id})
+            await other.expect("x-vendor.arcp-trio.stopped")
+            assert await here.store.shared.open_commands(()) == []
 
 
 async def test_an_answer_that_is_too_large(database: str) -> None:

@@ -6,8 +6,8 @@ import pytest
 import trio
 
 from arcp_trio import Limits, Runtime
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.postgres.administering import make_schema
-from arcp_trio.testing.background import background_tasks
 from tests.cluster.line import DatabaseLine
 from tests.cluster.side_by_side import runtime_over
 
@@ -27,7 +27,7 @@ async def test_a_balancer_is_told(database: str) -> None:
     await trio.to_thread.run_sync(make_schema, database, None)
     line = DatabaseLine(database)
     with trio.fail_after(100):
-        async with background_tasks() as nursery:
+        async with tasks_beside() as nursery:
             await nursery.start(line.run)
             runtime, _ = runtime_over(line.url, "a", limits=QUICK)
             async with runtime:

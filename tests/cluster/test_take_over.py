@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 
-from arcp_trio.testing.background import background_tasks
+from arcp_trio.nurseries import tasks_beside
 from tests.cluster.client import Client
 from tests.cluster.hindering import Fault, killed, with_each_fault
 from tests.cluster.line import Flow, Trap
@@ -27,7 +27,7 @@ JOBS: Final = 3
 
 async def hinder(stage: Stage, at: int, fault: Fault) -> bool:
     """Kill a node; do something to the node that takes over. Return whether it came so far."""
-    async with background_tasks() as nursery:  # its clients are not those of the next time
+    async with tasks_beside() as nursery:  # its clients are not those of the next time
         return await _hinder(attrs.evolve(stage, nursery=nursery), at, fault)
 
 

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import pytest
 from attrs import field, frozen
 from playwright.sync_api import Browser, Locator, Page, WebSocket, expect, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
 
-from tests.cli.clients import TOKEN
+from tests.cli.clients import TOKEN, Commands
+from tests.cli.processes import starter
 
 WAIT_MS: Final = 60_000
 MOST_FRAMES: Final = 60
@@ -36,6 +39,15 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def serving(folder: Path, agents: str) -> Iterator[Commands]:
+    """Serve these agents alone for the block, in memory, with the folder as theirs."""
+    (folder / "own_agents.py").write_text(agents, encoding="utf-8")
+    options = ("--memory", "--agents=own_agents", f"--token=alice={TOKEN}", "--log-level=error")
+    with starter(folder) as start:
+        yield Commands(start("serve", "--port=0", *options).url(), folder)
 
 
 @frozen
@@ -82,7 +94,10 @@ class Console:
 
     def story(self) -> str:
         """Return what the page shows and what it heard, for somebody who looks into a failure."""
-        shows = self.page.locator("body").aria_snapshot(timeout=5_000)
+        try:
+            shows = self.page.locator("body").aria_snapshot(timeout=5_000)
+        except PlaywrightError as error:
+            shows = f"the page shows too much, or nothing: {error}"
         return "\n".join([self.page.url, shows, *self.faults, *self.frames])
 
     def check(self) -> None:

@@ -14,9 +14,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.interface import Store
 from arcp_trio.store.sqlite import SqliteStore
-from arcp_trio.testing.background import background_tasks
 
 _T = TypeVar("_T")
 
@@ -99,23 +99,23 @@ class _Faulty(sqlite3.Connection):
 async def passing_time(clock: MockClock, store: Store) -> AsyncGenerator[None, None]:
     """Let virtual time pass, but not while the store's threads are at work."""
     assert isinstance(store, SqliteStore)
-    limiters = store._thread.limiter, store._checkpoints
+    threads, checkpoints = (store._writes, store._thread.calls), store._checkpoints
 
     async def go_on() -> None:
         while True:
             await wait_all_tasks_blocked()
-            busy = [limiter for limiter in limiters if limiter.borrowed_tokens]
             pause = trio.lowlevel.current_statistics().seconds_to_next_deadline
-            for limiter in busy:
-                async with limiter:  # after the work that holds it
+            busy = [thread for thread in threads if thread.waiting]
+            if checkpoints.borrowed_tokens:
+                async with checkpoints:  # after the copying that holds it
                     pass
-            if store._writes.waiting:
-                await store._writes.run(int)  # after what they wait for
-            elif not busy and pause < math.inf:
+            elif busy:
+                await busy[0].run(int)  # after what others wait for
+            elif pause < math.inf:
                 clock.jump(max(0, pause))
-            elif not busy:
+            else:
                 await trio.to_thread.run_sync(lambda: None)  # the file is being opened
 
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
         nursery.start_soon(go_on, name="time")
         yield

@@ -18,8 +18,8 @@ from arcp_trio import (
     MemoryStore,
     Provisioner,
 )
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.testing import TrioClock
-from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.testing.peer import Peer
 from arcp_trio.testing.recorder import WireRecorder
@@ -279,7 +279,7 @@ class Client:
 @asynccontextmanager
 async def two_clients(world: World) -> AsyncGenerator[tuple[Client, Client], None]:
     """Connect two clients of an entered world for the length of the block."""
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
         clients = Client(world), Client(world, by_token=True)
         for client in clients:
             nursery.start_soon(client.run)

@@ -12,9 +12,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import MemoryStore
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.records import Entry
 from arcp_trio.testing import TrioClock
-from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.testing.recorder import WireRecorder
 from tests.durability.memories import Memory, remember
@@ -125,7 +125,7 @@ async def come_back(world: World, memory: Memory) -> dict[str, Frame]:
     """Resume, repeat the submits with a key, wait for all ends, and return them."""
     client = Client(world)
     client.session_id, client.token, client.floor = memory.session_id, memory.token, memory.floor
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
         nursery.start_soon(client.run)
         for key, asked in memory.keys.items():
             job_id = await client.submit(asked["agent"], asked["input"], key=key)

@@ -16,13 +16,13 @@ import pytest
 from trio.testing import MockClock
 
 from arcp_trio import MemoryStore, SqliteStore
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store import housekeeping
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.replaying import ReplayPlace
 from arcp_trio.store.sqlite import _rows
 from arcp_trio.store.sqlite._snapshot import SqliteSnapshot
 from arcp_trio.testing import TrioClock, WireRecorder
-from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.ids import token_digest
 from tests.durability.faults import Faults, Statement, passing_time
@@ -168,7 +168,7 @@ async def look_again(world: World, memory: Memory) -> None:
     """Check that a client that resumes gets the same bytes as before, and no more."""
     client = Client(world)
     client.session_id, client.token, client.floor = memory.session_id, memory.token, memory.floor
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
         nursery.start_soon(client.run)
         await client.until(lambda: memory.promised <= {f["id"] for f in client.frames})
     # The recorder has checked that a frame with an old number or id is the old frame.
@@ -241,7 +241,7 @@ async def find_end(world: World, left: Left) -> None:
     """Check that the client gets what it knew, then the end of its job, and no more."""
     client, memory = Client(world), left.memory
     client.session_id, client.token = memory.session_id, memory.token
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
         nursery.start_soon(client.run)
         end = await client.end_of(left.job_id)
     assert (end["payload"]["code"], end["payload"]["retryable"]) == ("INTERNAL_ERROR", True)

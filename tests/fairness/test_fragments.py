@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from arcp_trio.transport import accept, memory_streams
 from arcp_trio.transport.base import HasPings, MessageTooBig
 from arcp_trio.transport.frames import FIRST_FRAGMENTS, PING, MessageGauge
-from arcp_trio.transport.pace import BURST_SECONDS, PARTS_PER_SECOND, PartsPace
+from arcp_trio.transport.pace import PARTS_BURST_SECONDS, PARTS_PER_SECOND, pace_of_parts
 from arcp_trio.transport.stream import FRAMES_A_TURN, FrameStream
 from arcp_trio.transport.tap import FRAMES_A_TURN as TEXTS_A_TURN
 from arcp_trio.transport.tap import TextTap
@@ -68,14 +68,14 @@ async def test_small_frames_have_a_speed(small: bytes, autojump_clock: MockClock
         began = trio.current_time()
         nursery.start_soon(peer.stream.send_all, BEGIN + small * count + frame(0x80, b"}"))
         assert await server.receive() == "{}"
-        least = count / PARTS_PER_SECOND - BURST_SECONDS - FRAMES_A_TURN / PARTS_PER_SECOND
+        least = count / PARTS_PER_SECOND - PARTS_BURST_SECONDS - FRAMES_A_TURN / PARTS_PER_SECOND
         assert trio.current_time() - began >= least
         nursery.cancel_scope.cancel()
 
 
 async def test_connections_share_a_speed(autojump_clock: MockClock) -> None:
     """Twenty connections with one pace may send no more fragments than one."""
-    count, pace = 500, PartsPace()
+    count, pace = 500, pace_of_parts()
 
     async def send() -> None:
         async with open_raw() as (server, peer):
@@ -87,7 +87,7 @@ async def test_connections_share_a_speed(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(20):
             nursery.start_soon(send)
-    assert trio.current_time() >= 20 * count / PARTS_PER_SECOND - 2 * BURST_SECONDS
+    assert trio.current_time() >= 20 * count / PARTS_PER_SECOND - 2 * PARTS_BURST_SECONDS
 
 
 async def test_whole_messages_have_no_such_speed(autojump_clock: MockClock) -> None:

@@ -20,9 +20,9 @@ from arcp_trio.runtime.job import jobs
 from arcp_trio.runtime.ledger import Share
 from arcp_trio.runtime.session import record
 from arcp_trio.runtime.session.outbox import Outbox
-from arcp_trio.store import pauses
+from arcp_trio.store import naps
 from arcp_trio.transport import frames, stream
-from arcp_trio.transport.pace import PartsPace
+from arcp_trio.transport.pace import Pace
 
 ENDLESS: Final = 10**12
 
@@ -38,8 +38,8 @@ def answers_wait_for_nobody() -> None:
 
 
 def first_come_first_served() -> None:
-    """Have any number of one principal's commands at work, and the store read in their order."""
-    workload.AT_WORK = ENDLESS  # type: ignore[misc]
+    """Have any number of one principal's listings at work, and the store read in their order."""
+    workload.LISTINGS = ENDLESS  # type: ignore[misc]
     by_principal = Rounds.turn
 
     def turn(self: Rounds, principal: str, **how: Any) -> Any:
@@ -51,14 +51,14 @@ def first_come_first_served() -> None:
 
 def much_is_at_work() -> None:
     """Have any number of one principal's commands at work, and acceptances in the store's queue."""
-    workload.AT_WORK = ENDLESS  # type: ignore[misc]
+    workload.COMMANDS = ENDLESS  # type: ignore[misc]
     workload.UNSTORED = ENDLESS  # type: ignore[misc]
 
 
-def much_is_at_work_without_a_pause() -> None:
-    """Have much at work, and the loop go on without a pause for the store's threads."""
+def much_is_at_work_without_naps() -> None:
+    """Have much at work, and the loop go on without a nap for the store's threads."""
     much_is_at_work()
-    pauses.BUSY_SECONDS = ENDLESS  # type: ignore[misc]
+    naps.BUSY_SECONDS = ENDLESS  # type: ignore[misc]
 
 
 def large_steps_take_no_turns() -> None:
@@ -81,10 +81,10 @@ def logs_have_any_size() -> None:
 def fragments_have_no_pace() -> None:
     """Have fragments handled as they come, however many."""
 
-    async def wait_for(self: PartsPace, parts: float) -> None:
+    async def wait_for(self: Pace, parts: float) -> None:
         del self, parts
 
-    _replace(PartsPace, wait_for)
+    _replace(Pace, wait_for)
     stream.FRAMES_A_TURN = ENDLESS  # type: ignore[misc]
 
 
@@ -117,7 +117,7 @@ UNCURED: Final[dict[str, Callable[[], None]]] = {
     "fragments": strangers_may_send_fragments,
     "fragments_in_sessions": fragments_have_no_pace,
     "listings": first_come_first_served,
-    "one_key": much_is_at_work_without_a_pause,
+    "one_key": much_is_at_work_without_naps,
     "silent_reader": answers_wait_for_nobody,
     "subscriptions": logs_have_any_size,
 }

@@ -10,10 +10,10 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import InternalError, JobContext, MemoryStore, PostgresStore
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.interface import Store
 from arcp_trio.store.sqlite import SqliteStore
 from arcp_trio.testing import Peer
-from arcp_trio.testing.background import background_tasks
 from tests.durability.story import World
 from tests.flow.observing import Scene, open_scene, said, settled, subscribe, watched
 from tests.inside import count_hints, hints, unsent_bytes, watching_sessions
@@ -74,7 +74,7 @@ async def test_a_journal_that_was_trimmed_under_an_observer(
         if dropping:
             await watcher.drop()
             await wait_all_tasks_blocked()  # a resume cannot skip a numbered event that is gone
-        async with background_tasks() as nursery:
+        async with tasks_beside() as nursery:
             nursery.start_soon(read_on, owner)
             for _ in range(40):
                 await scene.say(job_id, 100)
@@ -111,7 +111,7 @@ async def test_history_of_an_ended_job_begins_with_what_is_left(autojump_clock: 
     async with open_small() as scene:
         owner, watcher = await scene.welcomed(), await scene.welcomed()
         job_id = (await owner.submit("teller"))["job_id"]
-        async with background_tasks() as nursery:
+        async with tasks_beside() as nursery:
             nursery.start_soon(read_on, owner)
             for _ in range(10):
                 await scene.say(job_id, 100)

@@ -9,8 +9,8 @@ import attrs
 import trio
 
 from arcp_trio import Runtime
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.testing import Peer, open_peers
-from arcp_trio.testing.background import background_tasks
 from arcp_trio.transport import TransportClosed
 from arcp_trio.wire.json import Json
 
@@ -71,5 +71,5 @@ class Clients:
 @asynccontextmanager
 async def clients_of(runtime: Runtime) -> AsyncGenerator[Clients, None]:
     """Provide clients that outlive the runtime."""
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
         yield Clients(runtime, nursery)

@@ -7,8 +7,8 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import Agents, ArcpError, JobContext, Limits, Runtime
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.testing import Peer, open_peers
-from arcp_trio.testing.background import background_tasks
 from arcp_trio.testing.frames import TERMINAL
 from arcp_trio.wire.json import Json
 from tests.durability.support import FailingStore
@@ -118,7 +118,7 @@ async def test_a_shutdown_ends_trees_within_its_bound(
 ) -> None:
     """A shutdown ends every job of a tree, leaf first, and cuts off stubborn agents."""
     runtime = make_runtime(agents)
-    async with background_tasks() as nursery, runtime:
+    async with tasks_beside() as nursery, runtime:
         peer = await nursery.start(_client, runtime)
         root, frames = await chained(peer, stubborn=stubborn)
         nursery.start_soon(runtime.shutdown)

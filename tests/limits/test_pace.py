@@ -5,9 +5,9 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio.runtime.usage import BURST_SECONDS, Pace
+from arcp_trio.runtime.usage import BURST_SECONDS
 from arcp_trio.testing import Peer
-from arcp_trio.transport.pace import PARTS_PER_SECOND
+from arcp_trio.transport.pace import PARTS_PER_SECOND, Pace
 from arcp_trio.wire import envelope
 from tests.metrics import scrape
 from tests.sessions.support import open_stage
@@ -128,6 +128,6 @@ async def test_the_default_is_four_thousand_a_second(autojump_clock: MockClock) 
     """The default pace is the documented one."""
     async with open_stage() as stage:
         assert stage.runtime.limits.messages_per_second * BURST_SECONDS == 16_000
-    pace = Pace(1_000)
-    assert max(pace.step() for _ in range(4_000)) <= 1e-9
-    assert pace.step() > 0.0009
+    pace = Pace(1_000, burst_seconds=BURST_SECONDS)
+    assert max(pace.count() for _ in range(4_000)) <= 1e-9
+    assert pace.count() > 0.0009

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis.strategies import SearchStrategy
 from msgspec.structs import replace
 
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.interface import Replay, Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.store.postgres.engine import PostgresStore
@@ -40,7 +41,6 @@ from arcp_trio.store.writes import (
     FinishJob,
     PutSession,
 )
-from arcp_trio.testing.background import background_tasks
 from tests.store import databases
 
 S = TypeVar("S", bound=Store)
@@ -67,7 +67,7 @@ class Engine:
 @asynccontextmanager
 async def running(store: S) -> AsyncGenerator[S, None]:
     """Run the store's writer for the length of the block."""
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
         await nursery.start(store.run)
         yield store
 

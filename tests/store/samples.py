@@ -15,38 +15,41 @@ from arcp_trio.store.records import (
     Range,
     Status,
 )
-from arcp_trio.store.writes import (
-    AcceptJob,
-    AddSubmitter,
+from arcp_trio.store.shared_writes import (
     AnswerNode,
-    AppendJournal,
-    AppendLog,
     AskAgain,
     AskNode,
-    CancelJob,
     ClaimKey,
     CloseSession,
     DropAnswers,
     DropClaim,
+    Follow,
+    KeepQuestions,
+    ReleaseSession,
+    ShowKey,
+    Spend,
+    SubmitAgain,
+    TakeSession,
+    Unfollow,
+)
+from arcp_trio.store.writes import (
+    AcceptJob,
+    AddSubmitter,
+    AppendJournal,
+    AppendLog,
+    CancelJob,
     DropSession,
     Expire,
     FinishJob,
-    Follow,
     KeepCredentials,
     KeepMemo,
-    KeepQuestions,
     KeepRun,
     KeepSpent,
     MoveFloor,
     PutSession,
-    ReleaseSession,
     RotateToken,
-    Spend,
     StartJob,
-    SubmitAgain,
-    TakeSession,
     TrimJournal,
-    Unfollow,
     Write,
 )
 from tests.store.engines import job_row, key_row, session_row
@@ -97,6 +100,7 @@ WRITES: Final[list[Write]] = [
     AskAgain(1),
     AnswerNode(1, b"{}"),
     DropAnswers([1]),
+    ShowKey(b"public"),
 ]
 """One of each kind, each of which changes what there is, or would if it were this node's."""
 

@@ -103,6 +103,7 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "open_commands": partial(shared.open_commands, ()),
         "answers": shared.answers,
         "submitters": partial(shared.submitters, "J"),
+        "public_key": partial(shared.public_key, 1, "S"),
         "news": partial(shared.news, ["J"], {"J": 0}, 1, 1),
         "cursor_elsewhere": partial(shared.cursor_elsewhere, ["J"], "S"),
         "place": partial(shared.place, "S"),

@@ -10,9 +10,12 @@ from msgspec.structs import astuple, replace
 
 from arcp_trio import MemoryStore, PostgresStore
 from arcp_trio.store.interface import Store
+from arcp_trio.store.memos import Durability
 from arcp_trio.store.records import Entry, JobRow
+from arcp_trio.store.shared_writes import ReleaseSession
+from arcp_trio.store.writes import AcceptJob, PutSession
 from tests.store import databases
-from tests.store.engines import Feeder, read_all, running
+from tests.store.engines import Feeder, job_row, read_all, running, session_row
 from tests.store.scripts import Script
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
@@ -87,6 +90,27 @@ async def test_a_group_is_its_writes_in_order(seed: int) -> None:
             found = await all_of(store, script)
     for about, told in expected.items():
         assert found[about] == told, about
+
+
+async def test_whole_seconds_and_fractions_in_one_group(url: str) -> None:
+    """Windows and runtimes of both kinds are stored: some are limits, some what is left of them."""
+    seconds = {"whole": 600, "fraction": 0.5, "none": None}
+    async with running(PostgresStore(url, synchronous=False)) as store:
+        for name, runtime in seconds.items():
+            store.put(PutSession(session_row(name, token=name.encode())))
+            durability = Durability(input=b"1", max_runtime=runtime)
+            row = job_row(f"{name} job", session_id=name)
+            store.put(AcceptJob(row, None, durability=durability))
+        await store.flushed()
+        for name, window in seconds.items():
+            store.put(ReleaseSession(name, window or 0))
+        await store.flushed()
+        durable = (await store.recover()).durable
+        assert {name: durable[f"{name} job"][0].max_runtime for name in seconds} == seconds
+        for name in seconds:
+            place = await store.shared.place(name)
+            assert place is not None
+            assert place.node is None
 
 
 async def test_journals_are_compressed_quickly() -> None:

@@ -16,17 +16,8 @@ from arcp_trio.store.errors import StoreError
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.store.records import Inline, Mark
 from arcp_trio.store.shared import Shared, UntoldJob
-from arcp_trio.store.writes import (
-    AcceptJob,
-    AppendLog,
-    AskNode,
-    Expire,
-    PutSession,
-    ReleaseSession,
-    RotateToken,
-    TakeSession,
-    Write,
-)
+from arcp_trio.store.shared_writes import AskNode, ReleaseSession, TakeSession
+from arcp_trio.store.writes import AcceptJob, AppendLog, Expire, PutSession, RotateToken, Write
 from tests import defects
 from tests.cluster.audit import audit
 from tests.store.engines import job_row, running, session_row

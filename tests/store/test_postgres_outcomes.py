@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from arcp_trio import Fenced
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.postgres import PostgresStore
-from arcp_trio.testing.background import background_tasks
 from tests.cluster.line import DatabaseLine, Flow, Trap
 from tests.store import databases
 from tests.store.engines import Feeder, running, tail
@@ -34,7 +34,7 @@ async def over_a_line(url: str) -> AsyncGenerator[tuple[PostgresStore, DatabaseL
     """Run a store whose connections go over a line."""
     line = DatabaseLine(url)
     with trio.fail_after(SECONDS):
-        async with background_tasks() as nursery:
+        async with tasks_beside() as nursery:
             await nursery.start(line.run)
             async with running(PostgresStore(line.url, synchronous=False)) as store:
                 yield store, line

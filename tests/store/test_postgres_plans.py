@@ -14,7 +14,7 @@ from arcp_trio.store.postgres import _connections
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.store.records import Range
-from arcp_trio.store.writes import Follow
+from arcp_trio.store.shared_writes import Follow
 from tests.store.engines import Feeder, running
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]

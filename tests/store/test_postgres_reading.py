@@ -12,13 +12,13 @@ import pytest
 import trio
 
 from arcp_trio import PostgresStore
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.postgres import _owed, _schema, reader
 from arcp_trio.store.postgres._snapshot import PostgresSnapshot
 from arcp_trio.store.records import Range
 from arcp_trio.store.snapshot import Snapshot
 from arcp_trio.store.writes import DropSession, TrimJournal
-from arcp_trio.testing.background import background_tasks
 from tests.postgres_server import PostgresServer, own_server
 from tests.store import databases
 from tests.store.engines import Feeder, read_all, running
@@ -91,7 +91,7 @@ async def test_reads_wait_for_a_server_that_starts_again(
             async def read() -> None:
                 found.append(await store.owner("J"))
 
-            async with background_tasks() as nursery:
+            async with tasks_beside() as nursery:
                 nursery.start_soon(read)
                 server.start()
                 while not found:  # noqa: ASYNC110 - the read tries again in real time

@@ -9,11 +9,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.interface import Store
 from arcp_trio.store.queue import KEPT_PLACES, QUEUE_BYTES, QUEUE_WRITES, WriteQueue
 from arcp_trio.store.records import Entry
 from arcp_trio.store.writes import AppendJournal, DropSession, Write
-from arcp_trio.testing.background import background_tasks
 from tests.store.engines import Feeder
 
 
@@ -50,7 +50,7 @@ def disk() -> Disk:
 async def queue(disk: Disk) -> AsyncGenerator[WriteQueue, None]:
     """A queue with a writer."""
     made = WriteQueue()
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
         nursery.start_soon(made.commit_groups, disk.apply)
         yield made
 
@@ -77,7 +77,7 @@ async def test_a_group_says_what_was_refused() -> None:
         return frozenset(named & {"sess_1"}) or None
 
     queue, seen = WriteQueue(), list[frozenset[str]]()
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
         nursery.start_soon(queue.commit_groups, commit)
         for number in (0, 1):
             group = queue.put(write(number))
@@ -113,7 +113,7 @@ async def paced() -> AsyncGenerator[tuple[WriteQueue, list[float]], None]:
         await trio.lowlevel.checkpoint()
         times.append(trio.current_time())
 
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
         nursery.start_soon(made.commit_groups, commit)
         yield made, times
 
@@ -196,7 +196,7 @@ async def test_flushed_does_not_wait_for_what_comes_later(
     """`flushed` does not wait for writes that come later."""
     queue.put(write(0))
     begun = trio.current_time()
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
 
         async def keep_putting() -> None:
             for number in range(1, 100):
@@ -293,7 +293,7 @@ async def test_a_waiter_who_gives_up_takes_nothing_with_it(
 async def test_a_cancelled_writer_calls_nothing_stored(autojump_clock: trio.abc.Clock) -> None:
     """A group that was not stored when the writer was cancelled stays unstored."""
     queue, disk = WriteQueue(), Disk()
-    async with background_tasks() as nursery:
+    async with tasks_beside() as nursery:
         nursery.start_soon(queue.commit_groups, disk.apply)
         group = queue.put(write(0))
         await trio.sleep(0.5)

@@ -79,6 +79,14 @@ async def test_also_on_trios_loop(peer: Peer, tmp_path: Path) -> None:
     assert end.get("result") == ["written\n", "to the child", "1.00"], end
 
 
+async def test_a_wait_that_is_given_up_at_once_takes_no_room(peer: Peer) -> None:
+    """What an agent no longer waits for is given up in the runtime, too."""
+    lease: Json = {"agent.delegate": ["sleeper", "echo"]}
+    with trio.fail_after(20):
+        end = await run(peer, "impatient", lease_request=lease)
+    assert end.get("result") == "heard", end
+
+
 @pytest.mark.parametrize("agent", ["blocking-stream", "asyncio-stream"])
 async def test_a_result_is_streamed(peer: Peer, agent: str) -> None:
     """A streamed result is whole."""

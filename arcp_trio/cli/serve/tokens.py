@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import secrets
 import stat
 import tempfile
@@ -21,13 +20,12 @@ from arcp_trio.cli.serve.config import ReadFile
 from arcp_trio.cli.serve.options import TOKENS_VARIABLE, ServeOptions
 from arcp_trio.plainfile import NotPlain, open_plain
 from arcp_trio.runtime.views import LEAST_KEY_BYTES
-from arcp_trio.wire.ids import token_digest
+from arcp_trio.wire.ids import is_sha256, token_digest
 
 LOCAL: Final = "local"
 """The principal of the token that `serve` makes."""
 
 _HASHED: Final = "sha256:"
-_SHA256: Final = re.compile("[0-9a-fA-F]{64}")
 _OWNER_ONLY: Final = 0o600
 _OWNER_ONLY_FOLDER: Final = 0o700
 _OTHERS: Final = 0o077
@@ -181,7 +179,7 @@ def _digest_of(token: str, where: str) -> str:
     prefix, colon, digest = token.partition(":")
     if prefix + colon != _HASHED:
         return _digest(token)
-    if not _SHA256.fullmatch(digest):
+    if not is_sha256(digest):
         raise CommandError(
             f"{where} is not the SHA-256 of a token; write {_HASHED} and 64 digits 0-9a-f"
         )

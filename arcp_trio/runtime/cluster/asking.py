@@ -14,11 +14,11 @@ import attrs
 import trio
 
 from arcp_trio.runtime.job.command_rows import RELEASE, body_of, kind_of, read_answer
-from arcp_trio.store.writes import AskAgain, AskNode, DropAnswers
+from arcp_trio.store.shared_writes import AskAgain, AskNode, DropAnswers
 from arcp_trio.wire.errors import InternalError
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.job.commands import JobCommand, Obeyed
+    from arcp_trio.runtime.job.commands import JobCommand, Obeyed, Reveal
     from arcp_trio.runtime.session.other_nodes import Told
     from arcp_trio.store.interface import Store
     from arcp_trio.store.shared import Commands
@@ -89,6 +89,17 @@ class Asker:
 
         await self._exchange(RELEASE, session_id, b"%d" % moves, _Asked(told), taken_back=True)
         return released[0]
+
+    async def ask_to_reveal(self, command: Reveal) -> Obeyed | ArcpError:
+        """Ask the node of a job for its credentials, and return its answer, which may never come.
+
+        A command that is given up is taken back.
+        """
+        answers: list[Obeyed | ArcpError] = []
+        asked = _Asked(answers.append)
+        kind, body = kind_of(command), body_of(command)
+        await self._exchange(kind, command.job_id, body, asked, taken_back=True)
+        return answers[0]
 
     async def _exchange(
         self, kind: str, about: str, body: bytes, asked: _Asked, *, taken_back: bool = False

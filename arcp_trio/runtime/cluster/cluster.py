@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from arcp_trio.extras import how_to_install
 from arcp_trio.groups import leaves
 from arcp_trio.runtime.cluster.asking import Asker
 from arcp_trio.runtime.cluster.counting import count_elsewhere
@@ -24,6 +25,7 @@ from arcp_trio.store.outage import Outage
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from arcp_trio.runtime.cluster.revealing import Revealer
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.durable.beginnings import Beginnings
     from arcp_trio.runtime.job.jobs import Jobs
@@ -46,6 +48,7 @@ class Cluster:
         self.asker = Asker(
             core.store, shared, core.limits.command_seconds, core.metrics.commands.observe
         )
+        self._revealer = jobs.other_wallets = _revealer(core, shared, jobs, self.asker)
         self.following = jobs.other_journals = Following(core, shared, jobs, self.asker.hear)
         self.parking = SharedParking(core, jobs, shared, shared.node, self.asker.ask_to_release)
 
@@ -62,7 +65,8 @@ class Cluster:
         log.info("node joined", extra={"number": self._shared.node})
         shared, seconds = self._shared, self._core.limits.node_seconds / BEATS
         async with trio.open_nursery() as nursery:
-            obeyer = Obeyer(self._core, shared, self._jobs, sessions.let_go, nursery)
+            let_go = sessions.let_go
+            obeyer = Obeyer(self._core, shared, self._jobs, let_go, self._revealer, nursery)
             count = partial(count_elsewhere, shared, self._jobs, sessions, seconds)
             works: dict[str, Callable[[], Awaitable[None]]] = {
                 "commands": partial(self._exchange, obeyer),
@@ -104,6 +108,20 @@ class Cluster:
                 await self._shared.leave()
             except (StoreError, Fenced) as error:
                 log.warning("node not gone, others adopt it", extra={"error": str(error)})
+
+
+def _revealer(core: Core, shared: Shared, jobs: Jobs, asker: Asker) -> Revealer | None:
+    """Return what reveals credentials; None if this node cannot."""
+    if not jobs.revoker.offered:
+        return None
+    try:
+        # Not before: it needs a library that is not installed everywhere.
+        from arcp_trio.runtime.cluster.revealing import Revealer  # noqa: PLC0415
+    except ImportError as error:
+        facts = {"error": str(error), "install": how_to_install("sealed")}
+        log.info("clients at other nodes than their jobs get no credentials", extra=facts)
+        return None
+    return Revealer(core, shared, asker.ask_to_reveal)
 
 
 async def _until_gone(work: Callable[[], Awaitable[None]]) -> None:

@@ -15,7 +15,7 @@ from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.store.outage import Outage
-from arcp_trio.store.writes import Follow, Unfollow
+from arcp_trio.store.shared_writes import Follow, Unfollow
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -14,7 +14,7 @@ from arcp_trio.runtime.session.parking import Parking, Unparked
 from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.tasks import first_of
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.writes import ReleaseSession, TakeSession
+from arcp_trio.store.shared_writes import ReleaseSession, TakeSession
 from arcp_trio.wire.errors import InternalError
 
 if TYPE_CHECKING:

@@ -11,13 +11,25 @@ import trio
 from msgspec.structs import replace
 
 from arcp_trio.runtime.job.command_rows import RELEASE, encode_answer, read_command
-from arcp_trio.runtime.job.commands import EndJob, Obeyed, answer_question, end_job, no_question
-from arcp_trio.store.writes import AnswerNode, CancelJob
+from arcp_trio.runtime.job.commands import (
+    AnswerTo,
+    EndJob,
+    Obeyed,
+    Reveal,
+    answer_question,
+    end_job,
+    no_question,
+)
+from arcp_trio.store.outage import Outage
+from arcp_trio.store.shared_writes import AnswerNode
+from arcp_trio.store.writes import CancelJob
 from arcp_trio.wire.errors import ArcpError, InternalError, JobNotFound
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.cluster.revealing import Revealer
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.commands import JobCommand
+    from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.store.interface import Store
     from arcp_trio.store.records import JobRow, Recovered
@@ -39,16 +51,24 @@ class Obeyer:
         commands: Commands,
         jobs: Jobs,
         release: Callable[[str, int], Awaitable[None]],
+        revealer: Revealer | None,
         nursery: trio.Nursery,
     ) -> None:
         """Obey for the jobs alive here.
 
-        `release` lets go of a session that has moved so often, or raises an `ArcpError`.
+        Args:
+            core: what all parts of the runtime share.
+            commands: has what other nodes ask.
+            jobs: those alive here.
+            release: lets go of a session that has moved so often, or raises an `ArcpError`.
+            revealer: seals credentials; None if this node cannot.
+            nursery: for what has to wait for something.
         """
         self._core = core
         self._commands = commands
         self._jobs = jobs
         self._release = release
+        self._revealer = revealer
         self._nursery = nursery
         self._begun: set[int] = set()
         """Commands that are being obeyed, until their answers are stored."""
@@ -67,7 +87,7 @@ class Obeyer:
 
     async def _begin(self, command: OpenCommand) -> None:
         if command.kind == RELEASE:
-            self._start(command, partial(self._let_go, command.about, int(command.body)))
+            self._start(command, partial(self._let_go, command))
             return
         asked = read_command(command.body)
         if asked is None:
@@ -85,6 +105,8 @@ class Obeyer:
             # In one step: its answer is stored with what it does, and before the job's terminal.
             self._begun.add(command.id)
             self._answer(command, end_job(job, asked))
+        elif isinstance(asked, Reveal):
+            self._start(command, partial(self._reveal, job, asked, command.asker))
         else:
             self._start(command, partial(answer_question, job, asked))
 
@@ -103,9 +125,12 @@ class Obeyer:
             answer = InternalError("the request could not be processed")
         self._answer(command, answer)
 
-    async def _let_go(self, session_id: str, moves: int) -> Obeyed:
-        await self._release(session_id, moves)
+    async def _let_go(self, command: OpenCommand) -> Obeyed:
+        await self._release(command.about, int(command.body))
         return Obeyed()
+
+    async def _reveal(self, job: Job, asked: Reveal, asker: int) -> Obeyed:
+        return Obeyed() if self._revealer is None else await self._revealer.seal(job, asked, asker)
 
     def _answer(self, command: OpenCommand, answer: Obeyed | ArcpError) -> None:
         log.info("obeyed another node", extra=_facts(command))
@@ -117,14 +142,19 @@ async def with_cancels(store: Store, commands: Commands, found: Recovered) -> Re
     """Return jobs that this node has taken over, once it has obeyed those who want them to end.
 
     Their node was asked, and did not live to obey; or there was no node. A question is answered
-    once its job is alive again.
+    once its job is alive again. While the commands cannot be read, this waits: no other node would
+    go on with the jobs.
     """
     rows = {row.job_id: row for row in found.unfinished}
     known: set[int] = set()
-    while some := await commands.open_commands(known):
-        known.update(asked.id for asked in some)
-        for asked in some:
-            _note_cancel(store, asked, rows)
+
+    async def obey() -> None:
+        while some := await commands.open_commands(known):
+            known.update(asked.id for asked in some)
+            for asked in some:
+                _note_cancel(store, asked, rows)
+
+    await Outage(log, "jobs that were taken over wait for the database").outlast(obey)
     return replace(found, unfinished=[*rows.values()])
 
 
@@ -144,7 +174,7 @@ def _note_cancel(store: Store, asked: OpenCommand, rows: dict[str, JobRow]) -> N
 
 def _too_late(asked: JobCommand, row: JobRow | None) -> Obeyed | ArcpError:
     """Return the answer for a job that has ended."""
-    if not isinstance(asked, EndJob):
+    if isinstance(asked, AnswerTo):
         return no_question()
     return JobNotFound("there is no such job") if row is None else Obeyed(ended=row.status)
 

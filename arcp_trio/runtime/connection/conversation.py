@@ -72,7 +72,7 @@ class Conversation:
         )
         dialect = opened.attachment.dialect
         self._writer = FrameWriter(transport, opened.session.id, arcp, dialect, opened.after_seq)
-        self._sender = Sender(opened, self._writer, jobs.live)
+        self._sender = Sender(opened, self._writer, jobs)
 
     async def run(self) -> Envelope | None:
         """Move frames until the connection ends, or a frame asks for another session: return it."""

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from arcp_trio.nurseries import tasks_beside
+from arcp_trio.runtime.connection.filling import HoleFiller
+from arcp_trio.runtime.credentials.holes import has_holes
 from arcp_trio.runtime.notices import refusal, store_trouble
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed, LogTrimmed
-from arcp_trio.store.records import HOLES, NumberedTail
+from arcp_trio.store.records import NumberedTail
 from arcp_trio.transport.base import SendsAtOnce
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire import envelope
@@ -19,11 +22,11 @@ from arcp_trio.wire.dialects import Dialect
 from arcp_trio.wire.errors import ResumeWindowExpired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from arcp_trio.runtime.connection.handshake import Opened
     from arcp_trio.runtime.farewell import Farewell
-    from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.store.interface import Replay
     from arcp_trio.transport.base import Transport
 
@@ -51,14 +54,17 @@ class Sender:
     started when there is such a thing, and ends when everything is sent.
     """
 
-    def __init__(self, opened: Opened, writer: FrameWriter, live: Mapping[str, Job]) -> None:
+    def __init__(self, opened: Opened, writer: FrameWriter, jobs: Jobs) -> None:
         self._session = opened.session
         self._attachment = opened.attachment
         self._unsent = opened.attachment.unsent
         self._welcome = opened.welcome
         self._replay = opened.replay
         self._writer = writer
-        self._live = live
+        self._filler = HoleFiller(opened.session, jobs)
+        self._taken: Sequence[NumberedTail] = ()
+        """Frames with holes among them, which are sent before all that is unsent."""
+        self._said_or_filled = Wake()
         self._start_task: Callable[[], None] | None = None
         """None until the sender begins, and after it was let go."""
         self._has_task = False
@@ -81,6 +87,7 @@ class Sender:
     def say(self, tail: bytes) -> None:
         """Send a frame of the connection itself, before all others."""
         self._writer.say(tail)
+        self._said_or_filled.set()
         self._send()
 
     def let_go(self) -> None:
@@ -92,7 +99,11 @@ class Sender:
         if self._has_task or self._start_task is None:
             return
         if self._replay is None and self._writer.writes_at_once:
-            self._writer.write_at_once(self._unsent.take(AT_ONCE_FRAMES, AT_ONCE_BYTES))
+            frames = self._unsent.take(AT_ONCE_FRAMES, AT_ONCE_BYTES)
+            if _any_holes(frames):
+                self._taken = frames
+            else:
+                self._writer.write_at_once(frames)
         if self._has_work:
             self._has_task = True
             self._start_task()
@@ -100,7 +111,7 @@ class Sender:
     @property
     def _has_work(self) -> bool:
         unsent = self._unsent
-        has_frames = unsent.frames > 0 or self._writer.has_something_to_say
+        has_frames = bool(self._taken or unsent.frames or self._writer.has_something_to_say)
         return has_frames or self._replay is not None or unsent.farewell is not None
 
     async def run(self) -> None:
@@ -108,19 +119,18 @@ class Sender:
         if self._replay is not None and not await self._send_replay(self._replay):
             return
         self._replay = None
+        if self._taken:
+            await self._write(self._taken)
+            self._taken = ()
         await self._send_unsent()
         self._has_task = False
 
     async def _send_replay(self, replay: Replay) -> bool:
-        session = self._session
         try:
             while frames := await replay.next(WRITE_FRAMES, WRITE_BYTES):
-                if any(tail[0] == HOLES for _, tail in frames):
-                    live = self._live
-                    frames = [(seq, session.with_secrets(tail, live)) for seq, tail in frames]
-                await self._writer.write(frames)
+                await self._write(frames)
         except StoreError:
-            log.exception("replay failed", extra=session.facts)
+            log.exception("replay failed", extra=self._session.facts)
             self._attachment.fail(store_trouble(), CloseCode.FAILED)
             assert self._unsent.farewell is not None
             await self._say_farewell(self._unsent.farewell)
@@ -138,17 +148,42 @@ class Sender:
         while self._start_task is not None:
             frames = unsent.take(WRITE_FRAMES, WRITE_BYTES)
             if frames or writer.has_something_to_say:
-                await writer.write(frames)
+                await self._write(frames)
             elif unsent.farewell is not None:
                 await self._say_farewell(unsent.farewell)
                 return
             else:
                 return
 
+    async def _write(self, frames: Sequence[NumberedTail]) -> None:
+        if _any_holes(frames):
+            frames = await self._filled(frames)
+        await self._writer.write(frames)
+
+    async def _filled(self, frames: Sequence[NumberedTail]) -> Sequence[NumberedTail]:
+        """Fill the holes of frames. Pings and pongs do not wait for the nodes that are asked."""
+        filled: list[Sequence[NumberedTail]] = []
+
+        async def fill() -> None:
+            filled.append(await self._filler.fill(frames))
+            self._said_or_filled.set()
+
+        async with tasks_beside() as nursery:
+            nursery.start_soon(fill, name=f"holes of {self._session.id}")
+            while not filled:
+                await self._said_or_filled.wait()
+                if self._writer.has_something_to_say:
+                    await self._writer.write(())
+        return filled[0]
+
     async def _say_farewell(self, farewell: Farewell) -> None:
         if farewell.last is not None:
             await self._writer.write([(0, farewell.last)])
         self._attachment.closing.now(farewell.code, farewell.reason)
+
+
+def _any_holes(frames: Sequence[NumberedTail]) -> bool:
+    return any(has_holes(tail) for _, tail in frames)
 
 
 class FrameWriter:

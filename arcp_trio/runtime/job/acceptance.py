@@ -18,7 +18,8 @@ from arcp_trio.runtime.job.provisioning import provide
 from arcp_trio.runtime.notices import frame
 from arcp_trio.store.memos import Durability
 from arcp_trio.store.records import JobRow, KeyRow
-from arcp_trio.store.writes import AcceptJob, ClaimKey, DropClaim
+from arcp_trio.store.shared_writes import ClaimKey, DropClaim
+from arcp_trio.store.writes import AcceptJob
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.json import JsonLike, dumps
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339

@@ -162,5 +162,5 @@ async def _mind_cancellation(work: OutsideWork) -> None:
 
 
 async def _end_once_over(desk: Desk, life: trio.CancelScope) -> None:
-    await desk.job.over()
+    await desk.job.over.wait()
     life.cancel(reason="the job is over")

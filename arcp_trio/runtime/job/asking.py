@@ -187,7 +187,7 @@ async def ask(
     finally:
         if not job.suspended:
             job.questions.close(question)
-    with job.until_over():
+    with job.over.ends_waits():
         await job.memory.kept()
     return "question" in state, question.done
 

@@ -1,4 +1,4 @@
-"""What clients tell a job to do, as values; it is decided where the job runs, each in one step."""
+"""What a job is told to do, as values; it is decided where the job runs, each in one step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,25 @@ class AnswerTo(msgspec.Struct, frozen=True, tag="answer"):
     """The principal that answers."""
 
 
-JobCommand: TypeAlias = EndJob | AnswerTo
+class Reveal(msgspec.Struct, frozen=True, tag="reveal"):
+    """Another node has a session whose client may have the values of the job's credentials."""
+
+    job_id: str
+    session_id: str
+    public_key: bytes
+    """Of the node that asks, which has shown it in its row, too."""
+
+
+JobCommand: TypeAlias = EndJob | AnswerTo | Reveal
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """The credentials of a job, each sealed to the node that has asked for them."""
+
+    node: int
+    """The node of the job."""
+    credentials: dict[str, bytes]
+    """By id."""
 
 
 class Obeyed(msgspec.Struct, frozen=True):
@@ -51,6 +69,8 @@ class Obeyed(msgspec.Struct, frozen=True):
     """The same was promised before."""
     ended: Status | None = None
     """Nothing came of it: the job had ended, or was about to end, in this way."""
+    sealed: Sealed | None = None
+    """What a `Reveal` has asked for."""
 
 
 def end_job(job: Job, command: EndJob) -> Obeyed:

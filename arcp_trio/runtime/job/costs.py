@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from arcp_trio.store.writes import KeepSpent, Spend
+from arcp_trio.store.shared_writes import Spend
+from arcp_trio.store.writes import KeepSpent
 from arcp_trio.wire.event_bodies import Number
 from arcp_trio.wire.events import REMAINING, InvalidEvent
 from arcp_trio.wire.json import dumps

@@ -60,7 +60,7 @@ async def result_of(parent: Job, child_id: str) -> JsonValue | bytes:
         return await stored_result(parent.core, child_id, _failure)
     if child.outcome is None:
         parent.memory.note_progress()
-    await child.over()
+    await child.over.wait()
     outcome = child.outcome
     if outcome is None:
         await trio.sleep_forever()  # it is suspended, and so is its parent

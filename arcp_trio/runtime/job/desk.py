@@ -170,7 +170,7 @@ class Desk:
 
     async def memos_kept(self) -> None:
         """Wait until what the job remembers is stored."""
-        with self.job.until_over():
+        with self.job.over.ends_waits():
             await self.job.memory.kept()
 
     async def keep(self, note: str) -> None:
@@ -264,7 +264,7 @@ class Desk:
         """Wait for the end of a child, and return its result."""
         if child_id not in self._children:
             raise KeyError(child_id)
-        with self.job.until_over():
+        with self.job.over.ends_waits():
             return await result_of(self.job, child_id)
 
     async def rotate(self, credential_id: str) -> Credential:
@@ -303,4 +303,4 @@ class Desk:
 
     async def over(self) -> None:
         """Wait until the job has ended."""
-        await self.job.over()
+        await self.job.over.wait()

@@ -139,11 +139,11 @@ async def give_way(job: Job, *, at_once: bool = False) -> None:
     each: Job | None = job
     while each is not None:  # a cost adds to the journals of the ancestors, too
         if each.journal.over:
-            with job.until_over():
+            with job.over.ends_waits():
                 await each.journal.fit()
         each = each.parent
     if job.core.store.full:
-        with job.until_over():
+        with job.over.ends_waits():
             await job.core.store.room(job.principal)
     elif at_once or job.emits % EMITS_PER_CHECKPOINT == 0:
         await trio.lowlevel.checkpoint()

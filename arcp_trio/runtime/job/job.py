@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,16 +18,17 @@ from arcp_trio.runtime.job.granting import warn_of_idle_grants
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.last_event import LastEvent
 from arcp_trio.runtime.job.outcome import Outcome, log_end
+from arcp_trio.runtime.job.over import Over
 from arcp_trio.runtime.job.questions import Questions
 from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.usage import serve_principal
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
-from arcp_trio.wire.errors import InternalError, LeaseExpired
+from arcp_trio.wire.errors import LeaseExpired
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
     from arcp_trio.authority.approvals import Approval
     from arcp_trio.authority.authority import Authority
@@ -104,13 +104,12 @@ class Job:
     """When it was drafted, on Trio's clock."""
     decided: trio.Event = attrs.field(factory=trio.Event)
     """Set once it is decided how the job ends, or that it is suspended."""
+    over: Over = attrs.field(factory=Over)
     _outcome: Outcome | None = None
     _left_to: str | None = None
     """See `suspend`."""
     _is_stopping: bool = False
     """A task waits for the agent to stop."""
-    _over: trio.Event = attrs.field(factory=trio.Event)
-    _waits: set[trio.CancelScope] = attrs.field(factory=set[trio.CancelScope])
 
     async def run(self) -> None:
         """Run the agent, then finish, unless `stop_agent` had to finish before.
@@ -144,12 +143,12 @@ class Job:
 
     def _leave(self) -> None:
         """Remove the job, which is suspended, from this runtime."""
-        if not self._over.is_set():
+        if not self.over.is_set():
             left = self._left_to
             log.info("job suspended" if left is None else f"job left to {left}", extra=self.facts)
             if self.wallet is not None:
                 self.wallet.close()
-            self._be_over()
+            self.over.set()
             self.leave_tree()
             self.jobs.one_is_left_alone()
             self.span.end({"arcp.job.outcome": "suspended" if left is None else "left"})
@@ -251,48 +250,6 @@ class Job:
         else:
             await self._finish()
 
-    def abandon(self) -> None:
-        """Wait no longer for children."""
-        self.children.abandon()
-
-    def cut_off(self) -> None:
-        """Wait no longer for the agent, which may be in a thread or a process."""
-        self._be_over()
-
-    def _be_over(self) -> None:
-        self._over.set()
-        for scope in self._waits:
-            scope.cancel(reason="the job is over")
-
-    @contextmanager
-    def until_over(self) -> Generator[None]:
-        """End a wait of the agent when the job is over, also one that the agent shields.
-
-        What the agent waits for may never come: the store's writer may be over, too.
-
-        Raises:
-            InternalError: the job is over.
-        """
-        with trio.CancelScope() as scope:
-            if self._over.is_set():
-                scope.cancel(reason="the job is over")
-            self._waits.add(scope)
-            try:
-                yield
-            finally:
-                self._waits.discard(scope)
-        if scope.cancelled_caught:
-            raise InternalError("the job is over")
-
-    @property
-    def agent_has_left(self) -> bool:
-        """Whether the job has ended, or is suspended and its agent has stopped."""
-        return self._over.is_set()
-
-    async def over(self) -> None:
-        """Wait until the job has ended."""
-        await self._over.wait()
-
     async def _finish(self) -> None:
         """Write the terminal, after the children's and the revocations.
 
@@ -321,7 +278,7 @@ class Job:
             last_event=self.last_event.words,
             durable=self.memory.durable,
         )
-        self._be_over()
+        self.over.set()
         self.leave_tree()
         log_end(self, outcome, self.authority.budget.remaining)
         group.then(partial(self.jobs.remove, self))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from arcp_trio.runtime.core import Core
+    from arcp_trio.runtime.credentials.holes import OtherWallets
     from arcp_trio.runtime.credentials.revocation import Revoker
     from arcp_trio.runtime.job.agents import Agents
     from arcp_trio.runtime.job.job import Job
@@ -69,6 +70,8 @@ class Jobs:
         """When each of the jobs ended that are to be forgotten, and that no listing has."""
         self.other_journals: OtherJournals | None = None
         """The journals of other nodes' jobs; None if there are no other nodes."""
+        self.other_wallets: OtherWallets | None = None
+        """The credentials of other nodes' jobs; None if they cannot be revealed here."""
         self._ordinal = 0
         self._one_ended = Wake()
         self._closed = False
@@ -197,7 +200,7 @@ class Jobs:
     def start_beside(self, job: Job, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Start a task beside a job's agent, which ends with the job at the latest."""
         if not self._closed:
-            start_clean(self._nursery, first_of, work, job.over, name=name)
+            start_clean(self._nursery, first_of, work, job.over.wait, name=name)
 
     def start_stopping(self, job: Job) -> None:
         """Start the task that finishes a job whose agent does not stop within its grace."""
@@ -208,7 +211,7 @@ class Jobs:
         """Start no more tasks, and wait for no agent: the nursery is about to end."""
         self._closed = True
         for job in self.live.values():
-            job.cut_off()
+            job.over.set()
 
     # -- shutdown
 
@@ -242,7 +245,7 @@ class Jobs:
         A suspended job stays alive to its clients until the runtime's end.
         """
         while not all(
-            job.suspended and (but_suspended or job.agent_has_left) for job in self.live.values()
+            job.suspended and (but_suspended or job.over.is_set()) for job in self.live.values()
         ):
             await self._one_ended.wait()
 
@@ -250,9 +253,9 @@ class Jobs:
         """Wait until no agent is at work, whether or not the jobs' ends are stored."""
         for job in list(self.live.values()):
             if job.agent_run.begun:
-                await job.over()
+                await job.over.wait()
 
     def abandon_all(self) -> None:
         """Have jobs wait no longer for their children; the next start ends what is not stored."""
         for job in self.live.values():
-            job.abandon()
+            job.children.abandon()

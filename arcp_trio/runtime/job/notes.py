@@ -43,7 +43,7 @@ async def keep(job: Job, note: str) -> None:
     refuse_if_suspended(job)
     refuse_if_ended(job)
     job.memory.keep_note(job.journal.length, note.encode())
-    with job.until_over():
+    with job.over.ends_waits():
         await job.memory.kept()
 
 

@@ -15,7 +15,7 @@ import trio
 
 from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.limits import limit_hit
-from arcp_trio.store.writes import KeepQuestions
+from arcp_trio.store.shared_writes import KeepQuestions
 from arcp_trio.wire.json import dumps
 from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.questions import QUESTION, QuestionBody

@@ -96,7 +96,7 @@ class Batch:
 
     def _with_secrets(self, tail: bytes) -> bytes:
         # Not when it is sent: by then the job may have ended, and its secrets with it.
-        return self._session.with_secrets(tail, self._jobs.live)
+        return self._session.with_secrets(tail, self._jobs)
 
     def promise(self, item: Promise) -> None:
         """Give a promise its place in the log, whether or not a client is there to read it."""

@@ -19,7 +19,8 @@ from arcp_trio.runtime.session.listing import Lister
 from arcp_trio.runtime.session.observing import Observing
 from arcp_trio.runtime.session.outbox import Answer, Leave
 from arcp_trio.runtime.views import View
-from arcp_trio.store.writes import CloseSession
+from arcp_trio.runtime.workload import WorkPlaces
+from arcp_trio.store.shared_writes import CloseSession
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import (
     ArcpError,
@@ -111,7 +112,7 @@ class Clerk:
             command = await session.inbox.take()
             try:
                 if isinstance(command, Request):
-                    async with session.workload:
+                    async with self._places(command):
                         await self._serve(command)
                         await trio.lowlevel.checkpoint()
                 else:
@@ -119,6 +120,10 @@ class Clerk:
             finally:
                 session.inbox.done(command.size)
                 session.release()
+
+    def _places(self, request: Request) -> WorkPlaces:
+        workload = self._session.workload
+        return workload.listings if isinstance(request.message, ListJobs) else workload.commands
 
     async def _serve(self, request: Request) -> None:
         with self._fence(request):

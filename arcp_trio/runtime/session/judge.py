@@ -22,7 +22,7 @@ from arcp_trio.runtime.job.granting import granted
 from arcp_trio.runtime.session.claims import Claim, Claims
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import JobRow, KeyRow
-from arcp_trio.store.writes import SubmitAgain
+from arcp_trio.store.shared_writes import SubmitAgain
 from arcp_trio.wire.errors import DuplicateKey, InvalidRequest, JobNotFound
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.fingerprint import fingerprint
@@ -132,7 +132,7 @@ class Judge:
     # -- a known job
 
     async def _look_up(self, submission: Submission, claim: Claim) -> KeyRow | None:
-        async with submission.session.workload:
+        async with submission.session.workload.commands:
             return await submission.session.reads.key(*claim.owner, self._core.clock.now())
 
     async def _known_elsewhere(self, submission: Submission, claim: Claim) -> KeyRow:
@@ -168,7 +168,7 @@ class Judge:
         session = submission.session
         tail = accepted_tail(loads_exact(known.accepted), submission.request.id)
         again = known.job_id in session.accepting
-        async with session.workload:
+        async with session.workload.commands:
             row = await session.reads.job(known.job_id)
         if row is not None and session.id in row.submitters:
             again = True

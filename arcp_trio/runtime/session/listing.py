@@ -78,11 +78,6 @@ class Lister:
 
         The page ends before it becomes too large for a frame, but has at least one job.
         """
-        async with self._session.workload.listing:
-            answer = await self._page(request, message)
-        self._session.tell(Answer(request.attachment, answer))
-
-    async def _page(self, request: Request, message: ListJobs) -> bytes:
         core, session = self._core, self._session
         found = await self._found(self._query(message))
         page: list[tuple[JobRow, JsonObject]] = []
@@ -106,7 +101,8 @@ class Lister:
             for row, entry in page
             if session.may_see(row.job_id, row.principal) and row.job_id not in self._jobs.to_forget
         ]
-        return frame("session.jobs", {**to_json(listing), "jobs": entries})
+        answer = frame("session.jobs", {**to_json(listing), "jobs": entries})
+        session.tell(Answer(request.attachment, answer))
 
     async def _found(self, query: JobQuery) -> Sequence[JobRow]:
         scope, reads = self._session.scope, self._session.reads

@@ -15,7 +15,15 @@ from arcp_trio.runtime.session.outbox import AfterNumber, Answer, Promise
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.wire.errors import JobNotFound
 from arcp_trio.wire.features import knows_ours
-from arcp_trio.wire.json import JsonObject, JsonValue, loads_exact, loads_object, object_in, text_in
+from arcp_trio.wire.json import (
+    JsonObject,
+    JsonValue,
+    list_in,
+    loads_exact,
+    loads_object,
+    object_in,
+    text_in,
+)
 from arcp_trio.wire.messages import (
     Subscribe,
     Subscribed,
@@ -105,7 +113,7 @@ class Observing:
             lease=object_in(accepted["lease"]),
             lease_constraints=object_in(accepted.get("lease_constraints")) or None,
             budget=_budget(row, job),
-            credentials=None if job is None else _credentials(job),
+            credentials=_credentials(row, job),
             parent_job_id=text_in(accepted.get("parent_job_id")),
             trace_id=row.trace_id,
             extras=self._extras(row, job),
@@ -163,10 +171,17 @@ def _subscribed_tail(subscribed: Subscribed, replayed: int, after_seq: int) -> b
     return tail if said.credentials is None else with_holes(tail)
 
 
-def _credentials(job: Job) -> list[JsonObject] | None:
+def _credentials(row: JobRow, job: Job | None) -> list[JsonObject] | None:
     """Return the job's credentials without values; those who may see them get them filled in."""
-    held = [] if job.wallet is None else job.wallet.all()
-    return [credential.public() for credential in held] or None
+    if job is not None:
+        held = [] if job.wallet is None else job.wallet.all()
+        return [credential.public() for credential in held] or None
+    if row.finished_at is not None:
+        return None
+    # It runs at another node; what it was accepted with is known here.
+    return [
+        object_in(each) for each in list_in(loads_object(row.accepted).get("credentials"))
+    ] or None
 
 
 def _budget(row: JobRow, job: Job | None) -> JsonObject | None:

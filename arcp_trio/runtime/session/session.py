@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from arcp_trio.runtime.credentials.holes import fill_holes
+from arcp_trio.runtime.credentials.holes import fill_holes, has_holes, job_of, may_see_values
 from arcp_trio.runtime.session.inbox import Inbox
 from arcp_trio.runtime.session.line import Line
 from arcp_trio.runtime.session.outbox import Item, Outbox, Unwatch
 from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.views import Scope
 from arcp_trio.runtime.wake import Wake
-from arcp_trio.store.records import HOLES
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.features import Feature
 
@@ -20,13 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from arcp_trio.runtime.core import Core
-    from arcp_trio.runtime.credentials.wallet import Wallet
     from arcp_trio.runtime.job.job import Job
+    from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.clerk import Command
     from arcp_trio.runtime.session.watch import Watch
     from arcp_trio.store.records import SessionRow
     from arcp_trio.wire.errors import ArcpError
+    from arcp_trio.wire.json import JsonObject
 
 ELSEWHERE: Final = "the session was resumed elsewhere"
 """Why a connection is closed whose session has another one."""
@@ -120,20 +120,29 @@ class Session:
             watch.leave_journal()
             self.tell(Unwatch(watch))
 
-    def with_secrets(self, tail: bytes, live: Mapping[str, Job]) -> bytes:
-        """Return the tail of a frame as the client may read it (§14); most frames have no holes."""
-        return fill_holes(tail, partial(self._wallet, live)) if tail[0] == HOLES else tail
+    def with_secrets(self, tail: bytes, jobs: Jobs) -> bytes:
+        """Return the tail of a frame as the client may read it (§14); most frames have no holes.
 
-    def _wallet(self, live: Mapping[str, Job], job_id: str) -> Wallet | None:
-        """Return the wallet of a job that is alive, if the client may read what is in it (§9.8.1).
-
-        Only sessions of the job's own principal may, and only if they negotiated the feature, which
-        is offered on private connections only. Other principals that observe the job may not.
+        If another node may reveal what goes into the holes, they stay for `HoleFiller` to fill.
         """
+        if not has_holes(tail):
+            return tail
+        elsewhere = jobs.other_wallets is not None and job_of(tail) not in jobs.live
+        if elsewhere and Feature.PROVISIONED_CREDENTIALS in self.features:
+            return tail
+        return fill_holes(tail, partial(self._credential, jobs.live))
+
+    def _credential(
+        self, live: Mapping[str, Job], job_id: str, credential_id: str
+    ) -> JsonObject | None:
+        """Return a credential of a job that is alive, if the client may see its value."""
         job = live.get(job_id)
-        if job is None or self.principal != job.principal:
+        if job is None or job.wallet is None:
             return None
-        return job.wallet if Feature.PROVISIONED_CREDENTIALS in self.features else None
+        if not may_see_values(self.principal, self.features, job.principal):
+            return None
+        credential = job.wallet.get(credential_id)
+        return None if credential is None else credential.wire()
 
     # -- from the client
 

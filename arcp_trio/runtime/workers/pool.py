@@ -171,27 +171,30 @@ class WorkerPool:
 
     async def _run_zygote(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            process = await trio.lowlevel.open_process(
-                [sys.executable, "-I", "-c", BOOT, json.dumps(sys.path), str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=sys.__stderr__.fileno() if sys.__stderr__ else subprocess.DEVNULL,
-                env=dict(self._settings.environment),
-                start_new_session=True,
-            )
-        control = trio.socket.from_stdlib_socket(ours)
-        try:
-            await self._supply(control)
-        finally:
-            control.close()  # the zygote ends its workers, and itself
-            with trio.CancelScope(shield=True):
-                with trio.move_on_after(END_SECONDS):
-                    await process.wait()
-                if process.returncode is None:
-                    process.send_signal(signal.SIGKILL)
+        with trio.socket.from_stdlib_socket(ours) as control:
+            with theirs:
+                process = await self._start_zygote(theirs)
+            try:
+                await self._supply(control)
+            finally:
+                control.close()  # the zygote ends its workers, and itself
+                with trio.CancelScope(shield=True):
                     with trio.move_on_after(END_SECONDS):
                         await process.wait()
+                    if process.returncode is None:
+                        process.send_signal(signal.SIGKILL)
+                        with trio.move_on_after(END_SECONDS):
+                            await process.wait()
+
+    async def _start_zygote(self, theirs: socket.socket) -> trio.Process:
+        return await trio.lowlevel.open_process(
+            [sys.executable, "-I", "-c", BOOT, json.dumps(sys.path), str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.__stderr__.fileno() if sys.__stderr__ else subprocess.DEVNULL,
+            env=dict(self._settings.environment),
+            start_new_session=True,
+        )
 
     async def _supply(self, control: trio.socket.SocketType) -> None:
         """Have the zygote import the agents, then fork and end workers."""
@@ -248,7 +251,7 @@ async def _converse(desk: Desk, worker_job: WorkerJob) -> WorkerFrame | None:
                 nursery.start_soon(worker_job.cancel, name="cancellation of a worker")
 
     async def end_once_over() -> None:
-        await desk.job.over()
+        await desk.job.over.wait()
         life.cancel(reason="the job is over")
 
     async with trio.open_nursery() as around:

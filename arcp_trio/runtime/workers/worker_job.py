@@ -8,6 +8,7 @@ import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 import trio
@@ -160,11 +161,15 @@ class WorkerJob:
                 if frame.kind == "drop":
                     if (scope := self._scopes.get(frame.call)) is not None:
                         scope.cancel(reason="the agent no longer waits for it")
+                elif frame.call in self._scopes:
+                    raise WorkerLost("the agent's process sent two calls with one number")
                 elif frame.kind == "call" and (operation := OPERATIONS.get(frame.name)):
                     if operation in _WITH_A_WAIT:
                         await self._room.acquire()
-                        name = f"{frame.name} for a worker"
-                        nursery.start_soon(self._carry_out_beside, operation, frame, name=name)
+                        # From here on the agent may say that it no longer waits for it.
+                        scope = self._scopes[frame.call] = trio.CancelScope()
+                        carry_out = partial(self._carry_out_beside, operation, frame, scope)
+                        nursery.start_soon(carry_out, name=f"{frame.name} for a worker")
                     else:
                         await self._carry_out(operation, frame)
                 else:
@@ -177,9 +182,11 @@ class WorkerJob:
         with suppress(WorkerLost):
             await self._wire.send(WorkerFrame("cancel"))
 
-    async def _carry_out_beside(self, operation: _Operation, frame: WorkerFrame) -> None:
+    async def _carry_out_beside(
+        self, operation: _Operation, frame: WorkerFrame, scope: trio.CancelScope
+    ) -> None:
         try:
-            with self._scopes.setdefault(frame.call, trio.CancelScope()):
+            with scope:
                 await self._carry_out(operation, frame)
         finally:
             del self._scopes[frame.call]

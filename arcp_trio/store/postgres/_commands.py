@@ -38,19 +38,25 @@ ANSWER: Final = """
 
 DROP: Final = "DELETE FROM command WHERE asker = %(me)s AND number = ANY(%(numbers)s)"
 
+SHOW_KEY: Final = "UPDATE node SET public_key = %(public_key)s WHERE node = %(me)s"
+
 MOST_COMMANDS: Final = 256
 MOST_BYTES: Final = 1024 * 1024
 """The bounds of a piece in which open commands are read; its last body may exceed the bytes."""
 
 _OPEN: Final = """
-    SELECT id, kind, about, body FROM (
+    SELECT id, asker, kind, about, body FROM (
         SELECT *, sum(length(body)) OVER (ORDER BY id) - length(body) AS before FROM (
-            SELECT id, kind, about, body FROM command
+            SELECT id, asker, kind, about, body FROM command
             WHERE node = %s AND answer IS NULL AND id <> ALL(%s::bigint[]) ORDER BY id LIMIT %s
         ) AS asked
     ) AS piece WHERE before <= %s ORDER BY id"""
 
 _ANSWERS: Final = "SELECT number, answer FROM command WHERE asker = %s AND answer IS NOT NULL"
+
+_PUBLIC_KEY: Final = """
+    SELECT public_key FROM node JOIN session USING (node)
+    WHERE node = %s AND session_id = %s AND state <> 'gone'"""
 
 _SUBMITTERS: Final = """
     WITH RECURSIVE above AS (
@@ -77,3 +83,9 @@ def answers(db: Database, me: int) -> dict[int, bytes]:
 def submitters(db: Database, job_id: str) -> frozenset[str]:
     """Read which sessions may cancel a job."""
     return frozenset(name for (name,) in db.execute(_SUBMITTERS, (job_id,)).fetchall())
+
+
+def public_key(db: Database, node: int, session_id: str) -> bytes | None:
+    """Read the public key of a node that has a session awake."""
+    row = db.execute(_PUBLIC_KEY, (node, session_id)).fetchone()
+    return None if row is None else row[0]

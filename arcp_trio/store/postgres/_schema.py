@@ -24,10 +24,17 @@ _TIMES_OF_BEATS: Final = (
         WHEN (NEW.beats <> OLD.beats) EXECUTE FUNCTION beat_comes()""",
 )
 
-MIGRATIONS: Final[list[tuple[str, ...]]] = [(*TABLES, *TRIGGERS), _TIMES_OF_BEATS]
+# NULL: the node can open nothing that is sealed, as no node of an earlier version can.
+_PUBLIC_KEYS: Final = ("ALTER TABLE node ADD COLUMN public_key bytea",)
+
+MIGRATIONS: Final[list[tuple[str, ...]]] = [
+    (*TABLES, *TRIGGERS),
+    _TIMES_OF_BEATS,
+    _PUBLIC_KEYS,
+]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
-OLDEST_WRITERS: Final = [1, 1]
+OLDEST_WRITERS: Final = [1, 1, 1]
 """The oldest version that may still write once version n + 1 is there: one that expands only leaves
 it as it was, one that contracts raises it."""
 

@@ -35,4 +35,14 @@ def plan_anew(db: Database) -> None:
 def columns(rows: Rows, first: int = 0, *, width: int = 0) -> dict[str, object]:
     """Return columns by number, from `first` on; without a row there are `width` empty ones."""
     found: list[Sequence[object]] = list(zip(*rows, strict=True)) or [()] * width
-    return {str(place): list(column) for place, column in enumerate(found, first)}
+    return {str(place): _of_one_type(column) for place, column in enumerate(found, first)}
+
+
+def _of_one_type(column: Sequence[object]) -> list[object]:
+    """Return the values of a column, all as floats if some are: psycopg refuses arrays of both.
+
+    Python takes a whole number for a float, as a limit of 600 seconds is.
+    """
+    if float in map(type, column):
+        return [float(value) if type(value) is int else value for value in column]
+    return list(column)

@@ -14,38 +14,41 @@ from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres._statements import Statement, execute
 from arcp_trio.store.postgres._writing_jobs import JobWrites
 from arcp_trio.store.postgres._writing_sessions import SessionWrites
-from arcp_trio.store.writes import (
-    AcceptJob,
-    AddSubmitter,
+from arcp_trio.store.shared_writes import (
     AnswerNode,
-    AppendJournal,
-    AppendLog,
     AskAgain,
     AskNode,
-    CancelJob,
     ClaimKey,
     CloseSession,
     DropAnswers,
     DropClaim,
+    Follow,
+    KeepQuestions,
+    ReleaseSession,
+    ShowKey,
+    Spend,
+    SubmitAgain,
+    TakeSession,
+    Unfollow,
+)
+from arcp_trio.store.writes import (
+    AcceptJob,
+    AddSubmitter,
+    AppendJournal,
+    AppendLog,
+    CancelJob,
     DropSession,
     Expire,
     FinishJob,
-    Follow,
     KeepCredentials,
     KeepMemo,
-    KeepQuestions,
     KeepRun,
     KeepSpent,
     MoveFloor,
     PutSession,
-    ReleaseSession,
     RotateToken,
-    Spend,
     StartJob,
-    SubmitAgain,
-    TakeSession,
     TrimJournal,
-    Unfollow,
     Write,
 )
 
@@ -64,6 +67,7 @@ _MINE: Final = """
     UNION ALL SELECT job_id FROM key WHERE job_id = ANY(%(wanted)s)"""
 
 _Rows: TypeAlias = Cursor[tuple[Any, ...]]
+_Command: TypeAlias = AskNode | AskAgain | AnswerNode | DropAnswers | ShowKey
 
 
 @attrs.frozen
@@ -102,7 +106,7 @@ class GroupPipeline:
         self._follows: dict[str, bool] = {}
         """By job, whether this node follows it from now on."""
         self._claims: list[ClaimKey | DropClaim] = []
-        self._commands: list[AskNode | AskAgain | AnswerNode | DropAnswers] = []
+        self._commands: list[_Command] = []
         self._wanted: set[str] = set()
         """Sessions and jobs that have to be this node's."""
         self._granted: list[_Rows | None] = []
@@ -160,7 +164,7 @@ class GroupPipeline:
                 self._follows[write.job_id] = isinstance(write, Follow)
             case ClaimKey() | DropClaim():
                 self._claims.append(write)
-            case AskNode() | AskAgain() | AnswerNode() | DropAnswers():
+            case AskNode() | AskAgain() | AnswerNode() | DropAnswers() | ShowKey():
                 self._commands.append(write)
             case _:
                 assert type(write) is Expire, write  # no statement of the group's
@@ -219,7 +223,7 @@ class GroupPipeline:
         self._db.execute(_keys.DROP_CLAIM, values)
         return None
 
-    def _command(self, write: AskNode | AskAgain | AnswerNode | DropAnswers) -> _Rows | None:
+    def _command(self, write: _Command) -> _Rows | None:
         values = {"me": self._me, **msgspec.structs.asdict(write)}
         match write:
             case AskNode():
@@ -230,6 +234,9 @@ class GroupPipeline:
                 return self._db.execute(_commands.ANSWER, values)
             case DropAnswers():
                 self._db.execute(_commands.DROP, {**values, "numbers": list(write.numbers)})
+                return None
+            case ShowKey():
+                self._db.execute(_commands.SHOW_KEY, values)
                 return None
 
 

@@ -32,18 +32,16 @@ from arcp_trio.store.postgres._job_statements import (
 )
 from arcp_trio.store.postgres._statements import Statement
 from arcp_trio.store.records import CredentialRow, Entry, KeyRow
+from arcp_trio.store.shared_writes import ClaimKey, KeepQuestions, Spend
 from arcp_trio.store.writes import (
     AcceptJob,
     AppendJournal,
     CancelJob,
-    ClaimKey,
     FinishJob,
     KeepCredentials,
     KeepMemo,
-    KeepQuestions,
     KeepRun,
     KeepSpent,
-    Spend,
     StartJob,
     TrimJournal,
 )

@@ -28,18 +28,15 @@ from arcp_trio.store.postgres._session_statements import (
 )
 from arcp_trio.store.postgres._statements import Statement, columns
 from arcp_trio.store.records import Range
+from arcp_trio.store.shared_writes import CloseSession, ReleaseSession, SubmitAgain, TakeSession
 from arcp_trio.store.snapshot import EVERYTHING
 from arcp_trio.store.writes import (
     AddSubmitter,
     AppendLog,
-    CloseSession,
     DropSession,
     MoveFloor,
     PutSession,
-    ReleaseSession,
     RotateToken,
-    SubmitAgain,
-    TakeSession,
 )
 
 

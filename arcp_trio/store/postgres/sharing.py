@@ -64,6 +64,9 @@ class PostgresShared(PostgresNodes, Shared):
     async def submitters(self, job_id: str) -> frozenset[str]:
         return await self._reader.read(_commands.submitters, job_id)
 
+    async def public_key(self, node: int, session_id: str) -> bytes | None:
+        return await self._reader.read(_commands.public_key, node, session_id)
+
     # -- journals of other nodes
 
     async def moved(self) -> frozenset[int] | None:

@@ -166,7 +166,7 @@ _FILTERS: Final = (
     "CREATE INDEX job_of_anyone ON job (created_at, job_id, status, agent) WHERE expired = 0",
 )
 
-MIGRATIONS: list[tuple[str, ...]] = [
+MIGRATIONS: Final[list[tuple[str, ...]]] = [
     _FIRST,
     _STOPPED_BY,
     _BRIEFS,

@@ -87,7 +87,7 @@ class SqliteStore(SqliteReader, Store):
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[None]:
-        with self._writes:
+        with self._writes, self._thread.calls:
             await self._writes.run(self._open)
             try:
                 async with trio.open_nursery() as nursery:

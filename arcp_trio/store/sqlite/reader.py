@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from shutil import copyfile
@@ -12,15 +13,14 @@ from tempfile import TemporaryDirectory
 from typing import Concatenate, ParamSpec, TypeVar
 
 import attrs
-import trio
 
 from arcp_trio.rounds import Rounds
+from arcp_trio.store.call_thread import CallThread
 from arcp_trio.store.errors import OtherVersion, StoreError
 from arcp_trio.store.interface import Said
 from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.looking import SnapshotReads
 from arcp_trio.store.memos import Memo
-from arcp_trio.store.pauses import Pauses
 from arcp_trio.store.records import JobRow, KeyRow, Owed, Recovered, SessionRow
 from arcp_trio.store.snapshot import Snapshot
 from arcp_trio.store.sqlite import _durable, _file, _listing, _rows, _schema
@@ -39,8 +39,7 @@ class ReadThread:
     connection: sqlite3.Connection | None = None
     """What is read from; None while the store is not open."""
     rounds: Rounds = attrs.field(factory=Rounds)
-    limiter: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
-    pauses: Pauses = attrs.field(factory=Pauses)
+    calls: CallThread = attrs.field(factory=lambda: CallThread("store reader", standstill=False))
 
 
 class SqliteReader(SnapshotReads):
@@ -49,9 +48,9 @@ class SqliteReader(SnapshotReads):
     _principal = ""
     _urgent = False
 
-    def __init__(self, path: Path, connection: sqlite3.Connection | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__()
-        self._thread = ReadThread(path, connection)
+        self._thread = ReadThread(path)
 
     @property
     def path(self) -> Path:
@@ -79,8 +78,7 @@ class SqliteReader(SnapshotReads):
                 return act(db, *args, **kwargs)
 
         async with thread.rounds.turn(self._principal, urgent=self._urgent):
-            with thread.pauses:
-                return await trio.to_thread.run_sync(in_thread, limiter=thread.limiter)
+            return await thread.calls.run(in_thread)
 
     async def recover(self) -> Recovered:
         return await self._read(_rows.recover)
@@ -126,7 +124,7 @@ class SqliteReader(SnapshotReads):
 class _PrincipalReader(SqliteReader):
     """The reads of one principal, on the thread of all."""
 
-    def __init__(self, thread: ReadThread, principal: str, *, urgent: bool) -> None:
+    def __init__(self, thread: ReadThread, principal: str = "", *, urgent: bool = False) -> None:
         self._thread = thread
         self._principal = principal
         self._urgent = urgent
@@ -139,10 +137,10 @@ async def open_read_only(path: str | PathLike[str]) -> AsyncGenerator[SqliteRead
     Raises:
         StoreError: the file does not exist, is in use, is not a store, or is of another version.
     """
-    path = Path(path)
-    with ExitStack() as opened:
-        connection = await trio.to_thread.run_sync(_connect, path, opened)
-        yield SqliteReader(path, connection)
+    thread = ReadThread(Path(path))
+    with ExitStack() as opened, thread.calls:
+        thread.connection = await thread.calls.run(partial(_connect, thread.path, opened))
+        yield _PrincipalReader(thread)
 
 
 def _connect(path: Path, opened: ExitStack) -> sqlite3.Connection:

@@ -61,7 +61,7 @@ class Beginnings:
         for job in sorted(suspects, key=lambda job: job.memory.fruitless_runs):
             self._begin(job)
             with trio.move_on_after(ALONE_SECONDS):
-                await first_of(job.memory.progressed.wait, job.over)
+                await first_of(job.memory.progressed.wait, job.over.wait)
         for job in others:
             self._begin(job)
             await trio.sleep(1 / self._core.limits.jobs_begun_per_second)

@@ -15,12 +15,12 @@ import trio
 from trio.abc import Instrument
 
 BUSY_SECONDS: Final = 0.001
-"""How long a busy loop goes on without a pause."""
-PAUSE_SECONDS: Final = 0.00005
+"""How long a busy loop goes on without a nap."""
+NAP_SECONDS: Final = 0.00005
 """How long it sleeps then, at least: enough for a short read, if nothing takes the lock."""
 
 
-class Pauses(Instrument):
+class Naps(Instrument):
     """Has a busy loop sleep for a moment now and then, during blocks in which a thread works.
 
     The blocks of several tasks may overlap.
@@ -28,11 +28,11 @@ class Pauses(Instrument):
 
     def __init__(self) -> None:
         self._blocks = 0
-        self._paused_at = 0.0
+        self._woke_at = 0.0
 
     def __enter__(self) -> None:
         if not self._blocks:
-            self._paused_at = time.perf_counter()
+            self._woke_at = time.perf_counter()
             trio.lowlevel.add_instrument(self)
         self._blocks += 1
 
@@ -42,7 +42,7 @@ class Pauses(Instrument):
             trio.lowlevel.remove_instrument(self)
 
     def before_io_wait(self, timeout: float) -> None:
-        """Sleep, if there is something to do at once and the last pause was long ago."""
-        if timeout == 0 and time.perf_counter() - self._paused_at > BUSY_SECONDS:
-            time.sleep(PAUSE_SECONDS)
-            self._paused_at = time.perf_counter()
+        """Sleep, if there is something to do at once and the last nap was long ago."""
+        if timeout == 0 and time.perf_counter() - self._woke_at > BUSY_SECONDS:
+            time.sleep(NAP_SECONDS)
+            self._woke_at = time.perf_counter()

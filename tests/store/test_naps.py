@@ -7,17 +7,17 @@ import time
 import pytest
 import trio
 
-from arcp_trio.store import pauses
-from arcp_trio.store.pauses import Pauses
+from arcp_trio.store import naps
+from arcp_trio.store.naps import Naps
 
-PAUSE_SECONDS = 0.01
+NAP_SECONDS = 0.01
 PASSES = 20
 
 
 @pytest.fixture(autouse=True)
 def _at_each_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pauses, "BUSY_SECONDS", 0)
-    monkeypatch.setattr(pauses, "PAUSE_SECONDS", PAUSE_SECONDS)
+    monkeypatch.setattr(naps, "BUSY_SECONDS", 0)
+    monkeypatch.setattr(naps, "NAP_SECONDS", NAP_SECONDS)
 
 
 async def _seconds_of_passes() -> float:
@@ -27,18 +27,18 @@ async def _seconds_of_passes() -> float:
     return time.perf_counter() - began
 
 
-async def test_busy_loop_pauses_during_the_block() -> None:
+async def test_a_busy_loop_naps_during_the_block() -> None:
     """A loop that always has something to do sleeps while somebody is in the block."""
-    with Pauses():
-        assert await _seconds_of_passes() >= (PASSES - 1) * PAUSE_SECONDS
+    with Naps():
+        assert await _seconds_of_passes() >= (PASSES - 1) * NAP_SECONDS
 
 
 async def test_blocks_overlap() -> None:
-    """The loop pauses until the last block has ended, and no longer."""
-    both = Pauses()
+    """The loop naps until the last block has ended, and no longer."""
+    both = Naps()
     with both:
         with both:
             pass
-        assert await _seconds_of_passes() >= (PASSES - 1) * PAUSE_SECONDS
+        assert await _seconds_of_passes() >= (PASSES - 1) * NAP_SECONDS
     with pytest.raises(KeyError):
         trio.lowlevel.remove_instrument(both)
