@@ -146,8 +146,8 @@ class WriteQueue:
         self._wake.set()
 
     @property
-    def storing_seconds(self) -> float:
-        """For how long the writer has been storing the group that it is storing; else 0."""
+    def silent_seconds(self) -> float:
+        """For how long the writer has been storing a group, and nothing was heard of the engine."""
         return max(0.0, trio.current_time() - self._storing_since)
 
     @property

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import psycopg
 import pytest
 import trio
 
 from arcp_trio import InternalError, Limits, PostgresStore
 from arcp_trio.store.postgres import reader
 from arcp_trio.store.postgres.administering import make_schema
+from arcp_trio.store.writes import PutSession
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from tests.cluster.side_by_side import NodeHere, clients_of, runtime_over
 from tests.postgres_server import PostgresServer, own_server
+from tests.store.engines import session_row
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
@@ -84,3 +87,19 @@ async def test_a_client_is_told_of_a_server_that_stands_still() -> None:
                 client = await node.welcomed(resume=resume)
                 await client.drop()
                 await until_parked(node.store, client)
+
+
+async def test_a_server_that_answers_something_does_not_stand_still() -> None:
+    """A write that takes long tells nothing, as long as reads are answered."""
+    with trio.fail_after(100):
+        async with node_with_own_server() as (server, node):
+            with psycopg.connect(server.url()) as db:
+                db.execute("LOCK arcp.session IN SHARE MODE")  # until the end of the block
+                group = node.store.put(PutSession(session_row()))
+                await group.begun()
+                began = trio.current_time()
+                assert await node.store.session("S") is None
+                assert node.store.silent_seconds < trio.current_time() - began
+                assert not group.stored.is_set()
+            await group.committed()
+            assert node.store.silent_seconds == 0

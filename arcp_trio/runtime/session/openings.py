@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 0.5
 """Pause between two looks at a store for which handshakes may be waiting."""
 
-STALL_SECONDS: Final = 2.0
-"""How long the store may take for a group of writes. Few take a hundredth of that."""
+SILENT_SECONDS: Final = 2.0
+"""How long nothing may be heard of a store that is writing. Few writes take a hundredth of that."""
 
 TRY_SECONDS: Final = 1.0
 """How long a handshake lasts before it is to be found out whether the store can be used."""
@@ -28,8 +28,8 @@ class Openings:
     """The handshakes that are under way, which end if the store cannot be used.
 
     A server that was stopped refuses what is asked of it, but one that stands still, or cannot be
-    reached, only does not answer. A write that takes so long is the sign of that. A handshake that
-    has nothing to be written has the store try.
+    reached, only does not answer. A write that takes long while nothing else is answered either is
+    the sign of that. A handshake that has nothing to be written has the store try.
     """
 
     def __init__(self, store: Store) -> None:
@@ -62,7 +62,7 @@ class Openings:
             while self._under_way:
                 await trio.sleep(LOOK_SECONDS)
                 # Twice in a row: a loop that was held up finds late what was stored in time.
-                before, stalled = stalled, self._store.storing_seconds > STALL_SECONDS
+                before, stalled = stalled, self._store.silent_seconds > SILENT_SECONDS
                 if before and stalled:
                     self.give_up()
                 first = min(self._under_way.values(), default=math.inf)

@@ -75,6 +75,8 @@ class Membership:
     """Why nothing can be stored any more."""
     timed: Timed | None = None
     """See `Shared.time_calls`."""
+    answered: float = -math.inf
+    """When the server has last answered a call, on Trio's clock."""
 
     def fence(self, reason: str) -> Fenced:
         """Note that this node is over; return the error that says so."""
@@ -135,7 +137,9 @@ class DatabaseThread:
             failed: StoreError | None = None
             with trio.move_on_after(seconds) as scope:
                 try:
-                    return await self._thread.run(partial(self._call, act), self._cut)
+                    result = await self._thread.run(partial(self._call, act), self._cut)
+                    self._membership.answered = trio.current_time()
+                    return result  # noqa: TRY300 - an answer, in time or not
                 except StoreError as error:
                     failed = error
             if failed is not None and not scope.cancel_called:

@@ -107,6 +107,11 @@ class PostgresStore(PostgresReader, Store):
         """Whether what is stored survives the end of the process: under each setting."""
         return True
 
+    @property
+    def silent_seconds(self) -> float:
+        """For how long a group has been under way, and no call of any connection was answered."""
+        return min(super().silent_seconds, trio.current_time() - self._membership.answered)
+
     # -- opening and closing
 
     @asynccontextmanager
