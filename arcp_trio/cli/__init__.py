@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from arcp_trio.cli.commands import COMMANDS
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, one_line
-from arcp_trio.cli.parser import build_parser, unknown_arguments
+from arcp_trio.cli.parser import build_parser, unknown_arguments, unknown_command
 from arcp_trio.cli.text import safe_line
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code of the process."""
     _replace_closed_streams()
     parser = build_parser()
-    namespace, unknown = parser.parse_known_args(argv)
+    arguments = sys.argv[1:] if argv is None else argv
+    mistyped = unknown_command(arguments[0]) if arguments else None
+    if mistyped is not None:
+        parser.error(mistyped)
+    namespace, unknown = parser.parse_known_args(arguments)
     given = vars(namespace)
     name = given.pop("command")
     if unknown:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import Final
 
@@ -48,6 +50,12 @@ def one_line(error: BaseException) -> str:
 def reason(error: OSError) -> str:
     """Return why the system refused, without the error number and the path."""
     return (error.strerror or str(error)).lower()
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the known word that is most like a mistyped one, as an aside; "" if none is."""
+    alike = get_close_matches(word, list(known), n=1)
+    return f" (did you mean {alike[0]}?)" if alike else ""
 
 
 def plainly(message: str, within: str = "$.payload") -> str:

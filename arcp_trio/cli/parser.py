@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from arcp_trio.cli.commands import COMMANDS, ConsoleCommand
-from arcp_trio.cli.errors import PROGRAM, ExitCode
+from arcp_trio.cli.errors import PROGRAM, ExitCode, did_you_mean
 from arcp_trio.cli.options import Option
 from arcp_trio.cli.value_kinds import SWITCH
 from arcp_trio.version import __version__
@@ -88,17 +88,30 @@ def _add(add_argument: Callable[..., object], option: Option) -> None:
     )
 
 
-def unknown_arguments(arguments: Sequence[str], command: str | None) -> str:
+def unknown_command(word: str) -> str | None:
+    """Return what is said about a first argument that should be a command; None if it may be."""
+    known = [command.name for command in COMMANDS]
+    if word.startswith("-") or word in known:
+        return None
+    aside = did_you_mean(word, known) or f"; the commands are {', '.join(known)}"
+    return f"there is no command {word!r}{aside}"
+
+
+def unknown_arguments(arguments: Sequence[str], name: str | None) -> str:
     """Return what is said about unknown arguments of a command.
 
     Only flags are named: the rest may be a secret after a mistyped --token.
     """
+    command = next((each for each in COMMANDS if each.name == name), None)
     flags = [_flag(argument) for argument in arguments if argument.startswith("-")]
     if flags:
-        return f"unknown option {', '.join(flags)}"
-    known = next((each.arguments for each in COMMANDS if each.name == command), ())
-    takes = f"one argument, {known[0].metavar}, and options" if known else "options only"
-    return f"{command or PROGRAM} takes {takes}; a value with spaces needs quotes"
+        known = [option.flag for option in command.options] if command else []
+        told = [flag + did_you_mean(flag, known) for flag in flags]
+        return f"unknown option {', '.join(told)}"
+    takes = "options only"
+    if command is not None and command.arguments:
+        takes = f"one argument, {command.arguments[0].metavar}, and options"
+    return f"{name or PROGRAM} takes {takes}; a value with spaces needs quotes"
 
 
 def _flag(argument: str) -> str:

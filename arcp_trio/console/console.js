@@ -7,7 +7,7 @@ import { showJobs } from './jobs.js';
 import { showForm } from './new.js';
 
 const TOKEN = 'arcp-token';
-const PATIENCE_MS = 5000;
+const PATIENCE_MS = 3000;
 const [main, state, facts, signOut] = ['main', 'state', 'facts', 'sign-out'].map(
 	(id) => /** @type {HTMLElement} */ (document.getElementById(id)),
 );

@@ -200,7 +200,7 @@ export async function showJob(place, id) {
 		const input = given();
 		const words = command(said.agent, input, said.lease);
 		navigator.clipboard?.writeText(words).catch(() => {}); // they can be copied from the page, too
-		say(note, words + (input ? '' : '  (without the input, which the runtime does not tell of jobs that have ended)'));
+		say(note, words + (input ? '' : '  (without the input, which the runtime does not tell)'));
 	}
 
 	async function download() {

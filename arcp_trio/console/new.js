@@ -56,7 +56,7 @@ export function showForm(place) {
 	/** Show fields for the input, if the agent has told what it is. */
 	function choose() {
 		const schema = client.inputSchemas[agent.value];
-		const properties = schema?.type === 'object' ? (schema.properties ?? {}) : {};
+		const properties = schema?.properties ?? {};
 		const names = Object.keys(properties);
 		fields.hidden = names.length === 0;
 		put(

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
+from typing import Final, TypeVar
 
 import attrs
+import trio
 
 from arcp_trio.store.errors import StoreError
+
+_T = TypeVar("_T")
+
+RETRY_SECONDS: Final = 1.0
+"""Pause between two tries of `outlast`."""
 
 
 @attrs.define(eq=False)
@@ -23,6 +30,13 @@ class Outage:
     """What cannot be done meanwhile."""
     facts: Mapping[str, object] = attrs.field(factory=dict[str, object])
     _lasts: bool = False
+
+    async def outlast(self, act: Callable[[], Awaitable[_T]]) -> _T:
+        """Call `act` until it succeeds, and return what it returns."""
+        while True:
+            with self:
+                return await act()
+            await trio.sleep(RETRY_SECONDS)
 
     def __enter__(self) -> None:
         pass

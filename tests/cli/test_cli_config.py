@@ -165,6 +165,20 @@ def test_a_wrong_key_or_value_is_named(tmp_path: Path, text: str, key: str) -> N
     assert "hush" not in message
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[serve]\nprot = 1", "[serve] unknown key prot (did you mean port?); "),
+        ("[limits]\njob = 1", "[limits] unknown key job (did you mean jobs?); "),
+    ],
+)
+def test_a_mistyped_key(tmp_path: Path, text: str, words: str) -> None:
+    """The key that is most like it is named."""
+    with pytest.raises(CommandError) as caught:
+        settled(tmp_path, text)
+    assert words in str(caught.value)
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     """A missing file, a folder, and a file that is not TOML or not text are one line each."""
     binary, wrong = tmp_path / "binary", tmp_path / "wrong"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -158,6 +160,29 @@ def test_a_wrong_path(commands: Commands) -> None:
     """A server without a runtime at the path is reported as a wrong path."""
     wrong = evolve(commands, url=commands.url + "/else")
     assert "look at the path in --url" in wrong.refused(3, "agents")
+
+
+@pytest.mark.real_tcp
+def test_a_proxy_without_a_runtime(commands: Commands) -> None:
+    """A proxy whose runtimes are not ready is told from a server that is something else."""
+    for answer, advice in (
+        (b"HTTP/1.1 503 Service Unavailable", "its runtimes are not ready: try again"),
+        (b"HTTP/1.1 200 OK", "is it a runtime, and is --url right?"),
+    ):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def refuse(listener: socket.socket = listener, answer: bytes = answer) -> None:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(answer + b"\r\ncontent-length: 0\r\n\r\n")
+
+            proxy = threading.Thread(target=refuse)
+            proxy.start()
+            url = f"ws://127.0.0.1:{listener.getsockname()[1]}/arcp"
+            said = evolve(commands, url=url).refused(3, "agents")
+            proxy.join()
+        assert said.endswith(advice)
 
 
 @pytest.mark.real_tcp

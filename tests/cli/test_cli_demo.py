@@ -172,26 +172,47 @@ def test_sleeper(session: Peer) -> None:
 @pytest.mark.parametrize(
     ("agent", "value", "complaint"),
     [
-        ("countdown", [], 'the input must be an object, such as {"n": 5, "delay": 0.2}'),
-        ("chatty", "n", 'the input must be an object, such as {"n": 1000, "size": 100}'),
-        ("sleeper", 3, 'the input must be an object, such as {"seconds": 60}'),
-        ("countdown", {"n": -1}, '"n" must be a whole number, 0 or more'),
-        ("countdown", {"n": 1.5}, '"n" must be a whole number, 0 or more'),
-        ("countdown", {"n": True}, '"n" must be a whole number, 0 or more'),
-        ("countdown", {"n": None}, '"n" must be a whole number, 0 or more'),
-        ("countdown", {"delay": "1"}, '"delay" must be a number, 0 or more'),
-        ("countdown", {"delay": -0.1}, '"delay" must be a number, 0 or more'),
-        ("chatty", {"n": "many"}, '"n" must be a whole number, 0 or more'),
-        ("chatty", {"size": -1}, '"size" must be a whole number, 0 or more'),
-        ("chatty", {"size": 10**12}, '"size" must be at most 1000000'),
-        ("report", {"size": -1}, '"size" must be a whole number, 0 or more'),
-        ("sleeper", {"seconds": True}, '"seconds" must be a number, 0 or more'),
-        ("sleeper", {"seconds": [1]}, '"seconds" must be a number, 0 or more'),
+        ("countdown", [], "expected object or null @ $.payload.input"),
+        ("sleeper", 3, "expected object or null @ $.payload.input"),
+        ("countdown", {"n": -1}, "expected at least 0 @ $.payload.input.n"),
+        ("countdown", {"n": 1.5}, "expected integer @ $.payload.input.n"),
+        ("countdown", {"n": True}, "expected integer @ $.payload.input.n"),
+        ("countdown", {"n": None}, "expected integer @ $.payload.input.n"),
+        ("countdown", {"delay": "1"}, "expected number @ $.payload.input.delay"),
+        ("countdown", {"delay": -0.1}, "expected at least 0 @ $.payload.input.delay"),
+        ("chatty", {"size": 10**12}, "expected at most 1000000 @ $.payload.input.size"),
+        ("report", {"size": -1}, "expected at least 0 @ $.payload.input.size"),
+        ("shopper", {"currency": 1}, "expected string @ $.payload.input.currency"),
+        ("sleeper", {"seconds": [1]}, "expected number @ $.payload.input.seconds"),
+        ("hiker", {"stages": "all"}, "expected integer @ $.payload.input.stages"),
     ],
 )
 def test_bad_input(session: Peer, agent: str, value: object, complaint: str) -> None:
-    """A wrong input ends the job with a sentence that the client can read."""
-    (end,) = session.run(agent, value)
-    assert end["type"] == "job.error"
-    assert (end["payload"]["code"], end["payload"]["retryable"]) == ("INVALID_REQUEST", False)
-    assert end["payload"]["message"] == complaint
+    """A wrong input is refused with its place, and there is no job."""
+    refusal = session.submit(agent, value)
+    assert refusal["type"] == "session.error"
+    assert (refusal["payload"]["code"], refusal["payload"]["message"]) == (
+        "INVALID_REQUEST",
+        complaint,
+    )
+
+
+def test_their_inputs_are_announced(session: Peer) -> None:
+    """The welcome says what those with settings take, with a default for each, which holds."""
+    schemas = session.answer["payload"]["x-vendor.arcp-trio"]["input_schemas"]
+    assert {ref.removesuffix("@1.0.0") for ref in schemas} == {
+        *("countdown", "chatty", "report", "shopper", "sleeper", "hiker")
+    }
+    for schema in schemas.values():
+        assert all(
+            {"default", "description"} <= each.keys() for each in schema["properties"].values()
+        )
+    report = schemas["report@1.0.0"]["properties"]["size"]
+    *_, end = session.run("report")
+    assert end["payload"]["result_size"] == report["default"]
+
+
+def test_a_whole_number_may_be_written_with_a_point(session: Peer) -> None:
+    """1.0 is an integer, as it is in JSON Schema, and the agents take it for one."""
+    *_, end = session.run("countdown", {"n": 1.0, "delay": 0})
+    assert end["payload"]["result"] == {"done": 1}

@@ -90,10 +90,10 @@ def test_a_wrong_option_is_one_line(
 ) -> None:
     """A usage error names the option and the help, and has exit code 2."""
     with pytest.raises(SystemExit) as caught:
-        main([command.name, *("x" for _ in command.arguments), "--no-such"])
+        main([command.name, *("x" for _ in command.arguments), "--qqq"])
     assert caught.value.code == 2
     out, err = capsys.readouterr()
     assert (out, err) == (
         "",
-        f"arcp-trio: unknown option --no-such; see arcp-trio {command.name} --help\n",
+        f"arcp-trio: unknown option --qqq; see arcp-trio {command.name} --help\n",
     )

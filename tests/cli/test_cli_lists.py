@@ -93,6 +93,8 @@ def test_one_agent(commands: Commands) -> None:
     assert told["input_schemas"] == {"1.0.0": wanted}
     assert commands.run("agents", "echo").out.endswith("\nit does not say what its input must be\n")
     assert commands.refused(1, "agents", "nobody").startswith("there is no agent nobody; ")
+    said = commands.refused(1, "agents", "pickey")
+    assert said.startswith("there is no agent pickey (did you mean picky?); ")
     refusal = commands.refused(1, "submit", "picky", "--input", "{}")
     assert refusal == "refused: INVALID_REQUEST: input.name: missing"
 

@@ -132,7 +132,33 @@ def test_what_a_command_takes(
 
 def test_options_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
     """An abbreviated option is refused, so that new options cannot change its meaning."""
-    assert "unknown option --mem; see arcp-trio serve --help" in refusal(capsys, "--mem")
+    said = refusal(capsys, "--mem")
+    assert "unknown option --mem (did you mean --memory?); see arcp-trio serve --help" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("sevre",), "there is no command 'sevre' (did you mean serve?); see arcp-trio --help"),
+        (("frobnicate",), "there is no command 'frobnicate'; the commands are serve, submit, "),
+        (
+            ("ping", "--cuont=3"),
+            "unknown option --cuont (did you mean --count?); see arcp-trio ping",
+        ),
+        (("--verison",), "unknown option --verison; see arcp-trio --help"),
+    ],
+)
+def test_a_mistyped_word(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    """A command or an option that is much like the given one is named, on one line."""
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"arcp-trio: {words}")
+    assert err.count("\n") == 1
 
 
 @given(value=st.integers() | st.floats() | st.text() | st.booleans() | st.none())

@@ -124,7 +124,7 @@ def test_a_job_that_does_not_succeed(
 def test_a_misspelt_agent(commands: Commands) -> None:
     """An agent whose name is much like the given one is named."""
     said = commands.refused(1, "submit", "countdwn@1.0.0")
-    assert said.endswith(": there is no agent countdwn; did you mean countdown?")
+    assert said.endswith(": there is no agent countdwn (did you mean countdown?)")
 
 
 def test_refusals(commands: Commands) -> None:

@@ -14,9 +14,10 @@ from arcp_trio import Fenced, PostgresStore
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.nodes import NodeRow, NodeState
 from arcp_trio.store.postgres import _adopting
+from arcp_trio.store.postgres._connections import member_transaction
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres.administering import make_schema
-from arcp_trio.store.records import CredentialRow, CredentialState, Entry, Status
+from arcp_trio.store.records import CredentialRow, CredentialState, Entry, Recovered, Status
 from arcp_trio.store.shared_writes import AskNode
 from arcp_trio.store.writes import AcceptJob, FinishJob, KeepCredentials, PutSession
 from tests import defects
@@ -164,6 +165,30 @@ async def test_the_answer_to_the_commit_is_lost(
         found = await b.shared.adopt(dead)
         assert found is not None
         assert [row.job_id for row in found.unfinished] == ["J", "K"]
+
+
+async def test_the_commit_is_still_under_way(database: str) -> None:
+    """A node asks again while the server is not done with its first try: it waits, and has it all.
+
+    The jobs would be nobody's otherwise: in the database this node's, which does not know of them.
+    """
+    async with opened(database, "a", "b") as (a, b):
+        await at_work(a)
+        dead = await row_of(b, "a")
+        found = list[Recovered | None]()
+
+        async def ask_again() -> None:
+            found.append(await b.shared.adopt(dead))
+
+        with within(database) as db:
+            async with trio.open_nursery() as nursery:
+                with member_transaction(db, b.shared.node):  # its connection is lost
+                    b.shared._take_over(dead, db)
+                    nursery.start_soon(ask_again)
+                    with trio.move_on_after(10):
+                        await waits_for_a_lock(database)
+        assert found[0] is not None
+        assert [row.job_id for row in found[0].unfinished] == ["J", "K"]
 
 
 async def test_the_commit_fails(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,19 @@ def the_database(folder: Path) -> Generator[PostgresServer]:
         yield server
 
 
+def test_the_database_is_healthy_once_it_can_be_reached() -> None:
+    """Its check goes by TCP: while the image prepares itself, a server has a Unix socket only."""
+    assert " --host 127.0.0.1 " in SERVICES["db"]["healthcheck"]["test"]
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_container_is_given_time_to_drain(name: str) -> None:
+    """A node has more time to stop than its drain, and the 5 s that `serve` promises."""
+    command: list[str] = SERVICES[name]["command"]
+    drain = int(command[command.index("--drain") + 1])
+    assert 0 < drain <= int(SERVICES[name]["stop_grace_period"].removesuffix("s")) - 5
+
+
 @pytest.mark.postgres
 @pytest.mark.real_tcp
 def test_the_containers_are_a_cluster(tmp_path: Path) -> None:
@@ -120,6 +133,9 @@ def test_the_service_is_that_of_one_runtime_with_a_node(tmp_path: Path) -> None:
     (command,) = [line.removeprefix("ExecStart=") for line in node if line.startswith("ExecStart=")]
     assert shlex.split(command)[1:4:2] == ["serve", "/etc/arcp-trio.toml"]
     assert command.endswith("--node %H")
+    assert "StartLimitIntervalSec=0" in node, "five starts without a database would be all"
+    # libpq fails in a home that it cannot look into, and ProtectHome= hides the usual ones.
+    assert "Environment=HOME=/opt/arcp-trio" in node
     analyze = shutil.which("systemd-analyze")
     if analyze is not None:
         unit = tmp_path / "arcp-node.service"

@@ -85,6 +85,20 @@ async def test_many_stops_at_once(monkeypatch: pytest.MonkeyPatch, database: str
             assert {end["payload"]["code"] for end in ends} == {"CANCELLED"}
 
 
+@pytest.mark.logs_error("command of another node failed")
+async def test_a_command_that_cannot_be_read(database: str) -> None:
+    """A command that is not as this version writes it is answered, and holds up no other."""
+    with trio.fail_after(SECONDS):
+        async with nodes_over(database) as (here, there):
+            peer, other = await here.welcomed(), await there.welcomed()
+            session_id = peer.resume_from()["session_id"]
+            there.store.put(AskNode(1_000, "release", session_id, b"?"))
+            job_id = (await peer.submit("sleeper"))["job_id"]
+            await other.send("x-vendor.arcp-trio.stop", {"job_id": job_id})
+            await other.expect("x-vendor.arcp-trio.stopped")
+            assert await here.store.shared.open_commands(()) == []
+
+
 async def test_an_answer_that_is_too_large(database: str) -> None:
     """An answer that no job takes is refused where it comes, and never stored for another node."""
     with trio.fail_after(SECONDS):

@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 from attrs import field, frozen
 from playwright.sync_api import Browser, Locator, Page, WebSocket, expect, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
 
 from tests.cli.clients import TOKEN, Commands
 from tests.cli.processes import starter
@@ -93,7 +94,10 @@ class Console:
 
     def story(self) -> str:
         """Return what the page shows and what it heard, for somebody who looks into a failure."""
-        shows = self.page.locator("body").aria_snapshot(timeout=5_000)
+        try:
+            shows = self.page.locator("body").aria_snapshot(timeout=5_000)
+        except PlaywrightError as error:
+            shows = f"the page shows too much, or nothing: {error}"
         return "\n".join([self.page.url, shows, *self.faults, *self.frames])
 
     def check(self) -> None:

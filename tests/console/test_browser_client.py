@@ -22,6 +22,8 @@ from tests.documents.stories import read
 pytestmark = pytest.mark.real_tcp
 
 CUTS = 20
+WITH_SETTINGS = ("countdown", "chatty", "report", "shopper", "sleeper", "hiker")
+"""The demo agents that say what their input must be."""
 
 
 @contextmanager
@@ -57,7 +59,7 @@ def test_each_call(commands: Commands) -> None:
         "wrongToken": "UNAUTHENTICATED",
         "nobody": "Error: no connection to ws://127.0.0.1:1/arcp",
         "agents": True,
-        "schemas": ["picky@1.0.0", "formal@1.0.0"],
+        "schemas": [f"{name}@1.0.0" for name in ("picky", "formal", *WITH_SETTINGS)],
         "kinds": ["progress", "progress"],
         "result": {"done": 2},
         "streamed": 200_000,

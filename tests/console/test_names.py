@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.cli.clients import TOKEN, Commands
+from tests.cli.processes import ROOT
 from tests.console.pages import console
 
 pytestmark = pytest.mark.real_tcp
@@ -42,24 +46,22 @@ def test_the_jobs_have_names(browser: Browser, commands: Commands) -> None:
         expect(page.get_by_role("heading", level=1)).to_have_text(job_id)
 
 
-@pytest.mark.parametrize(
-    ("width", "columns"),
-    [
-        (360, ["State", "Job", "Agent"]),
-        (1024, ["State", "Job", "Agent", "Started", "Took", "Last event", "Money"]),
-    ],
-)
-def test_each_width_has_its_columns(
-    browser: Browser, commands: Commands, width: int, columns: list[str]
-) -> None:
+def test_each_width_has_its_columns(browser: Browser, commands: Commands) -> None:
     """A narrow table has the columns that are needed most, each with room for its words."""
     commands.detached("echo")
-    with console(browser, commands.url, width=width) as shown:
+    columns = {
+        1024: ["State", "Job", "Agent", "Started", "Took", "Last event", "Money"],
+        360: ["State", "Job", "Agent"],
+    }
+    with console(browser, commands.url) as shown:
         shown.sign_in()
         expect(shown.table.get_by_role("link").first).to_be_visible()
         heads = shown.table.get_by_role("columnheader")
-        assert heads.all_inner_texts() == columns
-        assert heads.evaluate_all("all => all.every(each => each.scrollWidth <= each.clientWidth)")
+        for width, names in columns.items():
+            shown.page.set_viewport_size({"width": width, "height": 800})
+            expect(heads).to_have_text(names)
+            fits = "all => all.every(each => each.scrollWidth <= each.clientWidth)"
+            assert heads.evaluate_all(fits)
 
 
 def test_a_job_has_names(browser: Browser, commands: Commands) -> None:
@@ -95,6 +97,47 @@ def test_the_form_has_names(browser: Browser, commands: Commands) -> None:
         page.get_by_role("button", name="Submit").focus()
         page.keyboard.press("Enter")
         expect(shown.articles("end")).to_contain_text("hello")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1200, "dark")])
+def test_it_is_for_everybody(
+    browser: Browser, commands: Commands, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    """On each place axe-core finds nothing serious, and nothing is wider than the screen."""
+    axe = ROOT / ".venv" / "js" / "node_modules" / "axe-core" / "axe.min.js"
+    if not axe.exists():
+        pytest.skip("no axe-core: .ci/browser has not installed it")
+    shop = commands.detached("shopper", "--lease", "tool.call=shop.*", "--budget", "USD:1.00")
+    cook = commands.detached("cook", "--lease", "tool.call=human.ask")
+    with console(browser, commands.url, width=width) as shown:
+        page = shown.page
+        page.emulate_media(color_scheme=scheme)
+        page.goto(shown.origin)
+        found = {"sign in": serious(page, axe)}
+        shown.sign_in()
+        nowhere = "/jobs/job_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+        jobs = (f"/jobs/{shop}", f"/jobs/{shop}?at=3", nowhere, f"/jobs/{cook}")
+        for place in ("/", "/?state=error", "/new", *jobs):
+            page.goto(f"{shown.origin}/#{place}")
+            page.get_by_role("heading", level=1).wait_for()
+            page.wait_for_timeout(500)
+            found[place] = serious(page, axe)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.get_by_role("button", name="Cancel job").click()
+        page.get_by_role("dialog").wait_for()
+        found["dialog"] = serious(page, axe)
+        assert {place: faults for place, faults in found.items() if faults} == {}
+
+
+def serious(page: Page, axe: Path) -> list[str]:
+    """Return what axe-core finds on a page that is serious, or worse."""
+    page.evaluate(axe.read_text(encoding="utf-8"))
+    faults: list[str] = page.evaluate(
+        """async () => (await axe.run()).violations
+            .filter((each) => ['serious', 'critical'].includes(each.impact))
+            .map((each) => `${each.id}: ${each.nodes.map((node) => node.html).join(' ')}`)"""
+    )
+    return faults
 
 
 def test_faults_are_noticed(browser: Browser, commands: Commands) -> None:

@@ -8,12 +8,11 @@ import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
-from tests.cli.clients import HOSTILE, TOKEN, Commands
+from tests.cli.clients import TOKEN, Commands
 from tests.cli.processes import ROOT, starter
 from tests.cli.terminals import terminal
 from tests.console.pages import console
@@ -135,40 +134,6 @@ def test_questions_are_answered_in_place(browser: Browser, commands: Commands) -
         expect(page.get_by_role("region", name="Result")).to_contain_text('"people": 4')
 
 
-def test_children_are_folded_and_found(browser: Browser, commands: Commands) -> None:
-    """A job's children are folded below it, and its page lists and links them."""
-    commands.run("submit", "team", "--lease", "agent.delegate=echo", "--input", '["a", "b"]')
-    (team, *_) = commands.run("jobs", "--agent", "team", "--json").objects
-    with console(browser, commands.url) as shown:
-        shown.sign_in()
-        page = shown.page
-        shown.row(team["job_id"]).get_by_role("button", name="2 delegated").click()
-        children = [
-            each["job_id"]
-            for each in commands.run("jobs", "--json").objects
-            if each["parent_job_id"] == team["job_id"]
-        ]
-        for child in children:
-            expect(shown.row(child)).to_be_visible()
-        shown.row(team["job_id"]).get_by_role("link").click()
-        tree = page.get_by_role("region", name="Delegated jobs")
-        tree.get_by_role("link", name=children[0]).click()
-        expect(page.get_by_role("link", name=team["job_id"])).to_be_visible()
-
-
-def test_children_of_the_same_moment_are_found(browser: Browser, tmp_path: Path) -> None:
-    """A job's page lists a child that was created in the same millisecond as the job."""
-    with starter(tmp_path) as start:
-        url = start(program=("tests.console.one_moment",)).url()
-        commands = Commands(url, tmp_path)
-        commands.run("submit", "family", "--lease", "agent.delegate=child")
-        (child,) = commands.run("jobs", "--agent", "child", "--json").objects
-        with console(browser, url) as shown:
-            shown.sign_in(place=f"/jobs/{child['parent_job_id']}")
-            tree = shown.page.get_by_role("region", name="Delegated jobs")
-            expect(tree.get_by_role("link", name=child["job_id"])).to_be_visible()
-
-
 def test_another_principal_sees_nothing(browser: Browser, commands: Commands) -> None:
     """With another principal's token neither the list nor a link shows a job."""
     job_id = commands.detached("waiting")
@@ -190,49 +155,6 @@ def test_a_link_that_only_looks(browser: Browser, commands: Commands) -> None:
         for _ in range(2):
             shown.page.get_by_role("button", name="Cancel job").click()
         expect(shown.page.get_by_role("alert")).to_contain_text("for looking only")
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        HOSTILE.replace("\x00", ""),
-        "<img src=x onerror=alert(1)><script>alert(1)</script>",
-        "javascript:alert(1)",
-        "x" * 100_000,
-    ],
-)
-def test_hostile_words_change_nothing(browser: Browser, commands: Commands, said: str) -> None:
-    """What an agent says is text: no markup, no link but to the web, no character unseen."""
-    job_id = commands.detached("parrot", "--input", json.dumps(said))
-    commands.run("watch", job_id)
-    with console(browser, commands.url) as shown:
-        dialogs: list[str] = []
-        shown.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
-        shown.sign_in()
-        expect(shown.row(job_id)).to_be_visible()
-        shown.page.goto(f"{shown.origin}/#/jobs/{job_id}")
-        expect(shown.articles("end")).to_be_visible()
-        text = shown.page.get_by_role("main").inner_text()
-        assert "\u202e" not in text
-        assert shown.page.locator("main img, main script, main a[href^=javascript]").count() == 0
-        assert dialogs == []
-        wide = shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert wide
-
-
-def test_monstrous_events_are_folded(browser: Browser, commands: Commands) -> None:
-    """A line of a megabyte and 100,000 keys are folded; only addresses of the web are links."""
-    job_id = commands.detached("monster")
-    with console(browser, commands.url) as shown:
-        shown.sign_in(place=f"/jobs/{job_id}")
-        expect(shown.articles("end")).to_be_visible()
-        assert len(shown.page.get_by_role("log").inner_text()) < 10_000
-        links = shown.articles("artifact_ref").get_by_role("link")
-        expect(links).to_have_attribute("href", "https://example.com/a?b=<i>")
-        expect(links).to_have_attribute("rel", "noopener noreferrer")
-        assert shown.page.evaluate("({}).polluted") is None
-        shown.articles("x-vendor.acme.keys").locator("summary").click()
-        expect(shown.articles("x-vendor.acme.keys").locator("pre")).to_contain_text('"0": 0,')
 
 
 def test_the_form_of_a_schema(browser: Browser, commands: Commands) -> None:
@@ -322,47 +244,6 @@ def test_the_example_page(browser: Browser, tmp_path: Path) -> None:
         pages.shutdown()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1200, "dark")])
-def test_it_is_for_everybody(
-    browser: Browser, commands: Commands, width: int, scheme: Literal["light", "dark"]
-) -> None:
-    """On each place axe-core finds nothing serious, and nothing is wider than the screen."""
-    axe = ROOT / ".venv" / "js" / "node_modules" / "axe-core" / "axe.min.js"
-    if not axe.exists():
-        pytest.skip("no axe-core: .ci/browser has not installed it")
-    shop = commands.detached("shopper", "--lease", "tool.call=shop.*", "--budget", "USD:1.00")
-    cook = commands.detached("cook", "--lease", "tool.call=human.ask")
-    with console(browser, commands.url, width=width) as shown:
-        page = shown.page
-        page.emulate_media(color_scheme=scheme)
-        page.goto(shown.origin)
-        found = {"sign in": serious(page, axe)}
-        shown.sign_in()
-        nowhere = "/jobs/job_01ARZ3NDEKTSV4RRFFQ69G5FAV"
-        jobs = (f"/jobs/{shop}", f"/jobs/{shop}?at=3", nowhere, f"/jobs/{cook}")
-        for place in ("/", "/?state=error", "/new", *jobs):
-            page.goto(f"{shown.origin}/#{place}")
-            page.get_by_role("heading", level=1).wait_for()
-            page.wait_for_timeout(500)
-            found[place] = serious(page, axe)
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        page.get_by_role("button", name="Cancel job").click()
-        page.get_by_role("dialog").wait_for()
-        found["dialog"] = serious(page, axe)
-        assert {place: faults for place, faults in found.items() if faults} == {}
-
-
-def serious(page: Page, axe: Path) -> list[str]:
-    """Return what axe-core finds on a page that is serious, or worse."""
-    page.evaluate(axe.read_text(encoding="utf-8"))
-    faults: list[str] = page.evaluate(
-        """async () => (await axe.run()).violations
-            .filter((each) => ['serious', 'critical'].includes(each.impact))
-            .map((each) => `${each.id}: ${each.nodes.map((node) => node.html).join(' ')}`)"""
-    )
-    return faults
-
-
 def test_two_tabs(browser: Browser, commands: Commands) -> None:
     """Two tabs show the same job, and an end that one brings about is seen in both."""
     job_id = commands.detached("waiting")
@@ -374,20 +255,3 @@ def test_two_tabs(browser: Browser, commands: Commands) -> None:
             one.page.get_by_role("button", name="Cancel job").click()
         for each in (one, other):
             expect(each.articles("end")).to_contain_text("cancelled")
-
-
-def test_a_runtime_that_is_gone(browser: Browser, tmp_path: Path) -> None:
-    """When the runtime is gone the page says so; when another one is there, it goes on."""
-    with starter(tmp_path) as start:
-        options = ("serve", "--memory", f"--token=alice={TOKEN}", "--log-level=error")
-        first = start(*options, "--port=0")
-        url = first.url()
-        with console(browser, url) as shown:
-            shown.sign_in()
-            first.process.kill()
-            first.end()
-            shown.wait_for("Reconnecting")
-            expect(shown.page.get_by_text("Lost the runtime, trying again in")).to_be_visible()
-            start(*options, f"--port={url.rpartition(':')[2].partition('/')[0]}").url()
-            shown.wait_for("Live")
-            expect(shown.page.get_by_text("No jobs yet.")).to_be_visible()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.cli.clients import Commands
+from tests.cli.processes import starter
 from tests.console.pages import console, serving
 
 pytestmark = pytest.mark.real_tcp
@@ -36,23 +37,50 @@ NESTED = """section => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    """Serve the agents above."""
-    with serving(tmp_path_factory.mktemp("tree"), AGENTS) as to_run:
-        yield to_run
-
-
-def test_a_tree_of_three_levels(browser: Browser, commands: Commands) -> None:
-    """A job's page shows all jobs below it; in the table they are unfolded level by level."""
-    lease = ("--lease", "agent.delegate=nest", "--input", json.dumps(TREE))
-    commands.run("submit", "nest", *lease)
-    listed = commands.run("jobs", "--json").objects
-    below: dict[str | None, list[str]] = {}
-    for each in listed:
-        below.setdefault(each["parent_job_id"], []).append(each["job_id"])
-    (root,) = below[None]
+def test_children_are_folded_and_found(browser: Browser, commands: Commands) -> None:
+    """A job's children are folded below it, and its page lists and links them."""
+    commands.run("submit", "team", "--lease", "agent.delegate=echo", "--input", '["a", "b"]')
+    (team, *_) = commands.run("jobs", "--agent", "team", "--json").objects
     with console(browser, commands.url) as shown:
+        shown.sign_in()
+        page = shown.page
+        shown.row(team["job_id"]).get_by_role("button", name="2 delegated").click()
+        children = [
+            each["job_id"]
+            for each in commands.run("jobs", "--json").objects
+            if each["parent_job_id"] == team["job_id"]
+        ]
+        for child in children:
+            expect(shown.row(child)).to_be_visible()
+        shown.row(team["job_id"]).get_by_role("link").click()
+        tree = page.get_by_role("region", name="Delegated jobs")
+        tree.get_by_role("link", name=children[0]).click()
+        expect(page.get_by_role("link", name=team["job_id"])).to_be_visible()
+
+
+def test_children_of_the_same_moment_are_found(browser: Browser, tmp_path: Path) -> None:
+    """A job's page lists a child that was created in the same millisecond as the job."""
+    with starter(tmp_path) as start:
+        url = start(program=("tests.console.one_moment",)).url()
+        commands = Commands(url, tmp_path)
+        commands.run("submit", "family", "--lease", "agent.delegate=child")
+        (child,) = commands.run("jobs", "--agent", "child", "--json").objects
+        with console(browser, url) as shown:
+            shown.sign_in(place=f"/jobs/{child['parent_job_id']}")
+            tree = shown.page.get_by_role("region", name="Delegated jobs")
+            expect(tree.get_by_role("link", name=child["job_id"])).to_be_visible()
+
+
+def test_a_tree_of_three_levels(browser: Browser, tmp_path: Path) -> None:
+    """A job's page shows all jobs below it; in the table they are unfolded level by level."""
+    with serving(tmp_path, AGENTS) as commands, console(browser, commands.url) as shown:
+        lease = ("--lease", "agent.delegate=nest", "--input", json.dumps(TREE))
+        commands.run("submit", "nest", *lease)
+        listed = commands.run("jobs", "--json").objects
+        below: dict[str | None, list[str]] = {}
+        for each in listed:
+            below.setdefault(each["parent_job_id"], []).append(each["job_id"])
+        (root,) = below[None]
         shown.sign_in()
         expect(shown.row(root)).to_be_visible()
         links = shown.table.get_by_role("link")

@@ -1,18 +1,32 @@
-"""What the page says when the runtime refuses something, or does not answer."""
+"""What the page says when the runtime refuses something, does not answer, or is gone."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from attrs import field, frozen
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
-from tests.cli.clients import Commands
-from tests.console.pages import console
+from tests.cli.clients import TOKEN, Commands
+from tests.cli.processes import starter
+from tests.console.pages import console, serving
 
 pytestmark = pytest.mark.real_tcp
+
+SHOUTER = """
+import arcp_trio
+
+agents = arcp_trio.Agents()
+
+@agents.agent("shouter")
+async def shouter(job):
+    for _ in range(60):
+        await job.log("x" * 900_000)
+"""
+"""Says more than the page keeps."""
 
 
 @frozen
@@ -101,12 +115,48 @@ def test_a_job_with_refusals(browser: Browser, commands: Commands) -> None:
         expect(shown.page.get_by_text(missing)).to_be_hidden()
 
 
+@pytest.mark.soak
+def test_events_that_are_refused(browser: Browser, tmp_path: Path) -> None:
+    """Where other events of a job are refused, the timeline says why; they can come later."""
+    between = Between()
+    with serving(tmp_path, SHOUTER) as commands, console(browser, commands.url) as shown:
+        job_id = commands.detached("shouter")
+        between.stand(shown.page)
+        shown.sign_in(place=f"/jobs/{job_id}")
+        expect(shown.articles("end")).to_be_attached()
+        between.refused.add("job.subscribe")
+        earlier = shown.page.get_by_role("button", name="Show earlier events")
+        earlier.click()
+        words = shown.page.get_by_text("These events cannot be shown: too much is asked for.")
+        expect(words).to_be_visible()
+        between.refused.clear()
+        earlier.click()
+        expect(shown.page.get_by_role("button", name="Show later events")).to_be_visible()
+        expect(words).to_have_count(0)
+
+
 def test_an_error_is_told_once(browser: Browser, commands: Commands) -> None:
     """The error of a job is above its timeline, and at the end of it, and nowhere else."""
     job_id = commands.detached("failing")
-    commands.run("watch", job_id)
     with console(browser, commands.url) as shown:
         shown.sign_in(place=f"/jobs/{job_id}")
         expect(shown.page.get_by_role("region", name="Result")).to_contain_text("luck")
         expect(shown.articles("end")).to_contain_text("luck")
         expect(shown.page.get_by_role("main").get_by_text(re.compile("luck"))).to_have_count(2)
+
+
+def test_a_runtime_that_is_gone(browser: Browser, tmp_path: Path) -> None:
+    """When the runtime is gone the page says so; when another one is there, it goes on."""
+    with starter(tmp_path) as start:
+        options = ("serve", "--memory", f"--token=alice={TOKEN}", "--log-level=error")
+        first = start(*options, "--port=0")
+        url = first.url()
+        with console(browser, url) as shown:
+            shown.sign_in()
+            first.process.kill()
+            first.end()
+            shown.wait_for("Reconnecting")
+            expect(shown.page.get_by_text("Lost the runtime, trying again in")).to_be_visible()
+            start(*options, f"--port={url.rpartition(':')[2].partition('/')[0]}").url()
+            shown.wait_for("Live")
+            expect(shown.page.get_by_text("No jobs yet.")).to_be_visible()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from arcp_trio.log_lines import fields_of
 from arcp_trio.store.errors import Fenced, StoreError
@@ -52,3 +54,17 @@ def test_other_errors_are_no_outage(caplog: pytest.LogCaptureFixture) -> None:
             attempt(outage, error)
     attempt(outage, StoreError("away"))
     assert [each.getMessage() for each in caplog.records] == ["nothing is read"]
+
+
+async def test_an_outage_is_outlasted(autojump_clock: MockClock) -> None:
+    """What is to be done is tried again each second until it is done, and its value returned."""
+    began, tries = trio.current_time(), list[float]()
+
+    async def read() -> str:
+        tries.append(trio.current_time() - began)
+        if len(tries) < 3:
+            raise StoreError("away")
+        return "read"
+
+    assert await Outage(log, "nothing is read").outlast(read) == "read"
+    assert tries == [0, 1, 2]

@@ -70,6 +70,12 @@ def test_certificates_of_ones_own_are_trusted(tmp_path: Path) -> None:
     assert "sslrootcert" not in options("postgresql://db/arcp")
 
 
+def test_a_home_that_cannot_be_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a home that can be read, as in a service that sees none, the system's list counts."""
+    monkeypatch.setenv("HOME", "/" + "x" * 300)
+    assert options("postgresql://db/arcp")["sslrootcert"] == "system"
+
+
 def test_the_environment_names_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host that comes from the environment is another machine, too."""
     monkeypatch.setenv("PGHOST", "db.example")

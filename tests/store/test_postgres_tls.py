@@ -80,6 +80,19 @@ async def test_a_certificate_is_checked(tmp_path: Path) -> None:
         assert "not trusted" in await refusal(f"{another} sslrootcert={roots}")
 
 
+async def test_a_home_that_cannot_be_looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What libpq does not find out about a home is not taken for a fault of the server."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "roots")
+    monkeypatch.setenv("HOME", "/" + "x" * 300)
+    with server(authority) as where:
+        said = await refusal(f"{where} sslrootcert={tmp_path / 'roots'}")
+    assert "set HOME to one that it can read" in said
+    assert "not trusted" not in said
+
+
 async def test_a_server_that_does_not_encrypt() -> None:
     """Nothing is told to another machine in the clear, unless the address says that it may be."""
     with server(None) as where:

@@ -13,7 +13,7 @@ from arcp_trio.cli.client.options import AgentsOptions
 from arcp_trio.cli.client.output import json_line, stderr, stdout
 from arcp_trio.cli.client.runner import run_client
 from arcp_trio.cli.client.signals import Interrupts
-from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode
+from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, did_you_mean
 from arcp_trio.cli.text import safe_line
 from arcp_trio.wire.json import JsonObject
 from arcp_trio.wire.messages import AgentInfo
@@ -42,9 +42,11 @@ async def _list(options: AgentsOptions, interrupts: Interrupts) -> int:
 def _asked_for(client: Client, name: str | None) -> Sequence[AgentInfo]:
     if name is None:
         return client.agents
-    found = [agent for agent in client.agents if agent.name == name.partition("@")[0]]
+    wanted = name.partition("@")[0]
+    found = [agent for agent in client.agents if agent.name == wanted]
     if not found:
-        known = f"; {PROGRAM} agents lists the agents there are"
+        alike = did_you_mean(wanted, [agent.name for agent in client.agents])
+        known = f"{alike}; {PROGRAM} agents lists the agents there are"
         raise CommandError(f"there is no agent {safe_line(name)}{known}", exit_code=ExitCode.FAILED)
     return found
 

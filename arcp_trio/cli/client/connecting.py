@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -23,11 +24,18 @@ from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, reason
 from arcp_trio.client.dialing import Dialer, dialer
 from arcp_trio.client.errors import TlsFailed
 from arcp_trio.plainfile import open_plain
+from arcp_trio.transport import HandshakeFailed
 from arcp_trio.wire.errors import ArcpError, Unauthenticated
 
 PATIENCE_SECONDS: Final = 10.0
 """How long a command that asks one thing waits for a connection that is lost."""
 _MOST_TOKEN_BYTES: Final = 4096
+_NOT_READY: Final = (
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+)
+"""What a proxy answers for a runtime that does not answer it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -88,6 +96,8 @@ def _advice(error: ConnectionFailed) -> str:
         return "is --url right? --ca names the authorities to trust"
     if isinstance(error, WrongPath):
         return f"look at the path in --url, which is most often {WEBSOCKET_PATH}"
+    if isinstance(error.__cause__, HandshakeFailed) and error.__cause__.status in _NOT_READY:
+        return "if that is a proxy, its runtimes are not ready: try again"
     return "is it a runtime, and is --url right?"
 
 

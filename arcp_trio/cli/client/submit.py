@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from arcp_trio.cli.client.options import SubmitOptions
 from arcp_trio.cli.client.output import STDOUT, json_line
 from arcp_trio.cli.client.runner import refused, run_client
 from arcp_trio.cli.client.signals import Interrupts
-from arcp_trio.cli.errors import CommandError, ExitCode
+from arcp_trio.cli.errors import CommandError, ExitCode, did_you_mean
 from arcp_trio.wire.errors import AgentNotAvailable
 from arcp_trio.wire.lease_request import lease_request
 from arcp_trio.wire.rules import SANDBOX
@@ -95,10 +94,10 @@ class _JobToSubmit:
             raise
         except AgentNotAvailable as error:
             known = [agent.name for agent in client.agents]
-            alike = get_close_matches(options.agent.partition("@")[0], known, n=1)
-            if not alike:
+            aside = did_you_mean(options.agent.partition("@")[0], known)
+            if not aside:
                 raise
-            raise refused(error, f"; did you mean {alike[0]}?") from error
+            raise refused(error, aside) from error
 
     def print_what_is_left(self, options: SubmitOptions) -> None:
         """Print the id of the job if it is left running, or that there may be a job."""

@@ -12,7 +12,7 @@ import attrs
 
 from arcp_trio.authority.ceiling import Ceiling
 from arcp_trio.cli.defaults import STORE_VARIABLE
-from arcp_trio.cli.errors import CommandError, reason
+from arcp_trio.cli.errors import CommandError, did_you_mean, reason
 from arcp_trio.cli.options import flag_of, options_of
 from arcp_trio.cli.serve.ceilings import read_ceilings
 from arcp_trio.cli.serve.options import EXCLUDES, KEPT_IN, NETWORK, ServeOptions
@@ -112,7 +112,10 @@ def _options(table: Mapping[str, object], where: str) -> dict[str, object]:
     known = {option.name: option for option in options_of(ServeOptions)}
     for key, value in table.items():
         if key not in known:
-            raise CommandError(f"{where} unknown key {key}; its keys are the options, with _ for -")
+            raise CommandError(
+                f"{where} unknown key {key}{did_you_mean(key, known)}; its keys are the options, "
+                "with _ for -"
+            )
         if not known[key].accepts(value):
             raise CommandError(f"{where} {key} must be {known[key].wants}")
     kept_in = [name for name in KEPT_IN if table.get(name)]
@@ -139,7 +142,10 @@ def _checked(table: Mapping[str, object], where: str) -> Mapping[str, object]:
     known = {field.name: field.type for field in attrs.fields(attrs.resolve_types(Limits))}
     for key, value in table.items():
         if key not in known:
-            raise CommandError(f"{where} unknown key {key}; its keys are those of arcp_trio.Limits")
+            raise CommandError(
+                f"{where} unknown key {key}{did_you_mean(key, known)}; its keys are those of "
+                "arcp_trio.Limits"
+            )
         may_be_fraction = known[key] is float
         if not (is_finite(value) if may_be_fraction else is_whole(value)):
             wants = "number" if may_be_fraction else "whole number"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import Final
+from collections.abc import Container, Mapping
+from typing import Any, Final
 
 import trio
 
-from arcp_trio import Agents, ArcpError, InvalidInput, JobContext
-from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object
+from arcp_trio import Agents, ArcpError, JobContext
+from arcp_trio.wire.json import JsonObject, JsonValue, is_list
 
 _VERSION: Final = "1.0.0"
 _LONGEST_MESSAGE: Final = 1_000_000
@@ -28,14 +28,55 @@ _SKIES: Final = ("clear", "a few clouds", "overcast", "light rain", "showers", "
 _WINDS: Final = ("north", "north-east", "east", "south", "south-west", "west", "north-west")
 
 
+def _whole(default: int, meaning: str, **more: int) -> JsonObject:
+    return {"type": "integer", "minimum": 0, **more, "default": default, "description": meaning}
+
+
+def _number(default: float, meaning: str) -> JsonObject:
+    return {"type": "number", "minimum": 0, "default": default, "description": meaning}
+
+
+_SETTINGS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    "countdown": {"n": _whole(5, "steps"), "delay": _number(0.2, "seconds before each step")},
+    "chatty": {
+        "n": _whole(1000, "messages"),
+        "size": _whole(100, "characters in a message", maximum=_LONGEST_MESSAGE),
+    },
+    "report": {"size": _whole(_SCREENFUL, "characters")},
+    "shopper": {
+        "most": _whole(100, "things to buy"),
+        "price": _number(0.35, "what each costs"),
+        "currency": {"type": "string", "default": "USD", "description": "the currency of prices"},
+    },
+    "sleeper": {"seconds": _number(60, "how long to sleep")},
+    "hiker": {"stages": _whole(5, "stages"), "seconds": _number(2, "how long each one takes")},
+}
+"""The properties of the inputs of the agents that have settings, each with its default."""
+
+
 def demo_agents(taken: Container[str] = ()) -> Agents:
     """Return the demo agents whose names are not taken."""
     agents = Agents()
     for function in (echo, countdown, chatty, report, shopper, team, sleeper, cook, hiker):
-        if function.__name__ not in taken:
-            durable = function is hiker
-            agents.agent(function.__name__, version=_VERSION, durable=durable)(function)
+        name = function.__name__
+        if name not in taken:
+            agents.agent(
+                name, version=_VERSION, durable=function is hiker, input_schema=_input_schema(name)
+            )(function)
     return agents
+
+
+def _input_schema(name: str) -> Mapping[str, Any] | None:
+    """Return the schema of an agent's input, which may be left out; None if it has no settings."""
+    if name not in _SETTINGS:
+        return None
+    return {"type": ["object", "null"], "properties": _SETTINGS[name]}
+
+
+def _settings(name: str, job: JobContext) -> dict[str, Any]:
+    """Return the settings of a job of this agent: those of its input, and defaults."""
+    usual = {key: each["default"] for key, each in _SETTINGS[name].items()}
+    return usual | (job.input or {})
 
 
 async def echo(job: JobContext) -> JsonObject:
@@ -45,22 +86,18 @@ async def echo(job: JobContext) -> JsonObject:
 
 async def countdown(job: JobContext) -> JsonObject:
     """Report n steps of progress, one every `delay` seconds."""
-    settings = _settings(job, '{"n": 5, "delay": 0.2}')
-    n = _whole(settings, "n", 5)
-    delay = _number(settings, "delay", 0.2)
+    settings = _settings("countdown", job)
+    n = int(settings["n"])
     for step in range(1, n + 1):
-        await trio.sleep(delay)
+        await trio.sleep(settings["delay"])
         await job.progress(step, total=n, units="steps")
     return {"done": n}
 
 
 async def chatty(job: JobContext) -> JsonObject:
     """Log n messages of `size` characters as fast as the runtime takes them."""
-    settings = _settings(job, '{"n": 1000, "size": 100}')
-    n = _whole(settings, "n", 1000)
-    size = _whole(settings, "size", 100)
-    if size > _LONGEST_MESSAGE:
-        raise InvalidInput(f'"size" must be at most {_LONGEST_MESSAGE}')
+    settings = _settings("chatty", job)
+    n, size = int(settings["n"]), int(settings["size"])
     news = _NEWS * (size // len(_NEWS) + 1)
     for number in range(1, n + 1):
         await job.log(f"message {number}: {news}"[:size])
@@ -69,7 +106,7 @@ async def chatty(job: JobContext) -> JsonObject:
 
 async def report(job: JobContext) -> None:
     """Stream a weather diary of `size` characters as the result."""
-    left = _whole(_settings(job, '{"size": 1600}'), "size", _SCREENFUL)
+    left = int(_settings("report", job)["size"])
     page = 0
     async with job.stream_result() as out:
         while left:
@@ -94,12 +131,9 @@ def _day(day: int) -> str:
 
 async def shopper(job: JobContext) -> JsonObject:
     """Buy groceries at `price` each, through the tool `shop.buy`, until a call is refused."""
-    settings = _settings(job, '{"most": 3, "price": 0.35}')
-    price = _number(settings, "price", 0.35)
-    currency = str(settings.get("currency", "USD"))
-    most = _whole(settings, "most", 100)
+    settings = _settings("shopper", job)
     bought = 0
-    while bought < most:
+    while bought < settings["most"]:
         try:
             item = _GOODS[bought % len(_GOODS)]
             async with job.tool_call("shop.buy", {"item": item}) as call:
@@ -107,7 +141,7 @@ async def shopper(job: JobContext) -> JsonObject:
         except ArcpError as refusal:
             return {"bought": bought, "stopped_by": refusal.code}
         bought += 1
-        await job.metric("cost.shopping", price, unit=currency)
+        await job.metric("cost.shopping", settings["price"], unit=settings["currency"])
     return {"bought": bought, "stopped_by": None}
 
 
@@ -121,7 +155,7 @@ async def team(job: JobContext) -> JsonObject:
 
 async def sleeper(job: JobContext) -> JsonObject:
     """Do nothing for `seconds`."""
-    seconds = _number(_settings(job, '{"seconds": 60}'), "seconds", 60)
+    seconds: float = _settings("sleeper", job)["seconds"]
     await trio.sleep(seconds)
     return {"slept": seconds}
 
@@ -136,33 +170,9 @@ async def cook(job: JobContext) -> JsonObject:
 
 async def hiker(job: JobContext) -> JsonValue:
     """Walk stages of `seconds` each; a restart of the runtime costs a part of one of them."""
-    settings = _settings(job, '{"stages": 5}')
-    stages = _whole(settings, "stages", 5)
-    seconds = _number(settings, "seconds", 2)
+    settings = _settings("hiker", job)
+    stages = int(settings["stages"])
     for stage in range(1, stages + 1):
-        await job.step("walk", trio.sleep, seconds)
+        await job.step("walk", trio.sleep, settings["seconds"])
         await job.log(f"stage {stage} of {stages}")
     return {"stages": stages, "runs": job.run}
-
-
-def _settings(job: JobContext, example: str) -> JsonObject:
-    given: JsonValue = job.input
-    if given is None:
-        return {}
-    if not is_object(given):
-        raise InvalidInput(f"the input must be an object, such as {example}")
-    return given
-
-
-def _whole(settings: JsonObject, key: str, default: int) -> int:
-    value = settings.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidInput(f'"{key}" must be a whole number, 0 or more')
-    return value
-
-
-def _number(settings: JsonObject, key: str, default: float) -> float:
-    value = settings.get(key, default)
-    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-        raise InvalidInput(f'"{key}" must be a number, 0 or more')
-    return value

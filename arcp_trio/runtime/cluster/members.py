@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -30,9 +31,6 @@ log = logging.getLogger(__name__)
 
 BEATS: Final = 5
 """Signs of life in the time after which a node is taken for dead."""
-
-RETRY_SECONDS: Final = 1.0
-"""Pause between two tries to adopt a node."""
 
 ASK_SECONDS: Final = 1.0
 """How long a node that is about to end waits for the database to say which others there are."""
@@ -153,9 +151,6 @@ class Members:
         """Adopt a node; ask again while it is not known whether it is adopted."""
         outage = Outage(log, "node not adopted, yet", facts)
         try:
-            while True:
-                with outage:
-                    return await self._nodes.adopt(dead)
-                await trio.sleep(RETRY_SECONDS)
+            return await outage.outlast(partial(self._nodes.adopt, dead))
         finally:
             self._adopting.discard(dead.node)

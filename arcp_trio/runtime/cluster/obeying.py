@@ -20,6 +20,7 @@ from arcp_trio.runtime.job.commands import (
     end_job,
     no_question,
 )
+from arcp_trio.store.outage import Outage
 from arcp_trio.store.shared_writes import AnswerNode
 from arcp_trio.store.writes import CancelJob
 from arcp_trio.wire.errors import ArcpError, InternalError, JobNotFound
@@ -86,7 +87,7 @@ class Obeyer:
 
     async def _begin(self, command: OpenCommand) -> None:
         if command.kind == RELEASE:
-            self._start(command, partial(self._let_go, command.about, int(command.body)))
+            self._start(command, partial(self._let_go, command))
             return
         asked = read_command(command.body)
         if asked is None:
@@ -124,8 +125,8 @@ class Obeyer:
             answer = InternalError("the request could not be processed")
         self._answer(command, answer)
 
-    async def _let_go(self, session_id: str, moves: int) -> Obeyed:
-        await self._release(session_id, moves)
+    async def _let_go(self, command: OpenCommand) -> Obeyed:
+        await self._release(command.about, int(command.body))
         return Obeyed()
 
     async def _reveal(self, job: Job, asked: Reveal, asker: int) -> Obeyed:
@@ -141,14 +142,19 @@ async def with_cancels(store: Store, commands: Commands, found: Recovered) -> Re
     """Return jobs that this node has taken over, once it has obeyed those who want them to end.
 
     Their node was asked, and did not live to obey; or there was no node. A question is answered
-    once its job is alive again.
+    once its job is alive again. While the commands cannot be read, this waits: no other node would
+    go on with the jobs.
     """
     rows = {row.job_id: row for row in found.unfinished}
     known: set[int] = set()
-    while some := await commands.open_commands(known):
-        known.update(asked.id for asked in some)
-        for asked in some:
-            _note_cancel(store, asked, rows)
+
+    async def obey() -> None:
+        while some := await commands.open_commands(known):
+            known.update(asked.id for asked in some)
+            for asked in some:
+                _note_cancel(store, asked, rows)
+
+    await Outage(log, "jobs that were taken over wait for the database").outlast(obey)
     return replace(found, unfinished=[*rows.values()])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from arcp_trio.runtime.cluster.obeying import with_cancels
 from arcp_trio.runtime.restart import Leaver, settle
 from arcp_trio.store.errors import Fenced, StoreError
+from arcp_trio.store.outage import Outage
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import loads_object
 
@@ -39,8 +41,7 @@ class WaitingJobs:
     async def sift(self, found: Recovered) -> Recovered:
         """Leave the jobs whose agents this node does not have, and return the rest.
 
-        A job that is to end needs no agent. What cannot be left now is left to the end of the job:
-        there is no such agent here.
+        A job that is to end needs no agent.
         """
         found = await with_cancels(self._core.store, self._shared, found)
         left: dict[str, None] = {}
@@ -49,11 +50,8 @@ class WaitingJobs:
                 left[row.job_id] = None
         if not left:
             return found
-        try:
-            await self._shared.leave_jobs(left)
-        except StoreError as error:
-            log.warning("jobs not left to other nodes", extra={"error": str(error)})
-            return found
+        outage = Outage(log, "jobs not left to other nodes, yet")
+        await outage.outlast(partial(self._shared.leave_jobs, left))
         log.info("durable jobs wait for a node with their agents", extra={"jobs": len(left)})
         return replace(found, unfinished=[r for r in found.unfinished if r.job_id not in left])
 
@@ -69,12 +67,11 @@ class WaitingJobs:
     async def take(self, seconds: float) -> None:
         """Take jobs that wait, every few seconds, until cancelled."""
         await self._core.taken_over.wait()
+        outage = Outage(log, "no jobs taken that wait for a node")
         async with trio.open_nursery() as nursery:
             while not self._core.closing:
-                try:
+                with outage:
                     await self._take(nursery, seconds)
-                except StoreError as error:
-                    log.debug("no jobs taken", extra={"error": str(error)})
                 await trio.sleep(seconds)
 
     async def _take(self, nursery: trio.Nursery, seconds: float) -> None:

@@ -113,11 +113,12 @@ def _is_remote(host: str) -> bool:
 
 def _has_roots(given: _Words) -> bool:
     """Return whether it is said whose certificates are trusted; else it is the system's list."""
-    return (
-        "sslrootcert" in given
-        or "PGSSLROOTCERT" in os.environ
-        or Path("~/.postgresql/root.crt").expanduser().exists()
-    )
+    if "sslrootcert" in given or "PGSSLROOTCERT" in os.environ:
+        return True
+    try:
+        return Path("~/.postgresql/root.crt").expanduser().exists()
+    except (OSError, RuntimeError):  # the home is hidden, as from a service, or unknown
+        return False
 
 
 def _place(given: _Words, hosts: list[str]) -> str:

@@ -205,8 +205,9 @@ class DatabaseThread:
 
     def _cut(self) -> None:
         """Cut the connection off, so that the call that waits for an answer ends."""
-        if self._db is not None:
-            cut(self._db)
+        db = self._db  # which the thread may drop at any time
+        if db is not None:
+            cut(db)
 
 
 def cut(db: Database) -> None:

@@ -22,6 +22,7 @@ POOLED: Final = (
 _WORDS: Final = {
     "without TLS": "the server does not encrypt; have it do so, or say sslmode=disable",
     "not trusted": "the server's certificate is not trusted; name its authority by sslrootcert",
+    "no home": "libpq cannot look into the home folder; set HOME to one that it can read",
     "08P01": "a connection pooler does not let settings through; connect to the server itself",
     "25006": "the database is read-only; connect to the primary server",
     "26000": POOLED,
@@ -69,6 +70,7 @@ _AT_THE_DOOR: Final = {
     "not yet accepting connections": "57P03",
     "unsupported startup parameter": "08P01",
     "server does not support SSL": "without TLS",
+    "could not open certificate file": "no home",
     "certificate": "not trusted",
 }
 """What is said when a connection cannot be made, and what it means: libpq hands no SQLSTATE on."""

@@ -87,6 +87,14 @@ def terminate(db: Database, address: DatabaseAddress, node: int) -> None:
     )
 
 
+def wait_for_own(db: Database, me: int) -> None:
+    """Wait until every transaction of a node has ended that was under way.
+
+    Each of them has the node's row locked.
+    """
+    db.execute("SELECT FROM node WHERE node = %s FOR UPDATE", (me,))
+
+
 def beat(db: Database, me: int, *, alive: bool) -> RollCall | None:
     """Give a sign of life, if `alive`, and see all nodes; None if this one is gone."""
     began = time.monotonic()

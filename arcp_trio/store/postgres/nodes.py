@@ -85,6 +85,7 @@ class PostgresNodes(Nodes):
         taken, me = self._taken[node], self.node
 
         def read(db: Database) -> Recovered | None:
+            _nodes.wait_for_own(db, me)  # a commit whose answer is lost may yet take effect
             with db.transaction():
                 db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 return _adopting.taken_from(db, me, node, taken)
