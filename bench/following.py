@@ -33,7 +33,7 @@ def _follow(here: Server, there: Server, jobs: int, each: int) -> Sequence[Figur
     with ExitStack() as stack:
         owners = [stack.enter_context(Client(here.url, token=token)) for token in TOKENS[1:]]
         watcher = stack.enter_context(Client(there.url, token=TOKENS[1], features=("subscribe",)))
-        begin = time.monotonic() + LEAD_SECONDS + jobs / 50
+        begin = time.monotonic() + LEAD_SECONDS + jobs / 20
         for number in range(jobs):
             owner = owners[number % len(owners)]
             due = begin + number / EVENTS_PER_SECOND

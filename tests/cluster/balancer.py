@@ -5,8 +5,17 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Protocol
 
 import trio
+
+
+class Entrance(Protocol):
+    """What clients connect to."""
+
+    @property
+    def port(self) -> int:
+        """Where it listens, on this machine."""
 
 
 class Balancer:

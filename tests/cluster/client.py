@@ -13,7 +13,7 @@ from arcp_trio.testing import Peer, WireRecorder
 from arcp_trio.testing.frames import TERMINAL, Frame
 from arcp_trio.transport.base import TransportClosed
 from arcp_trio.transport.websocket import connect
-from tests.cluster.balancer import Balancer
+from tests.cluster.balancer import Entrance
 from tests.cluster.nodes import token_of
 
 FRAME_BYTES: Final = 4 * 1024 * 1024
@@ -30,7 +30,7 @@ class Client:
     """One session, attached to a node whenever there is one, and resumed after each loss."""
 
     def __init__(
-        self, balancer: Balancer, principal: str = "alice", patience: float = PATIENCE_SECONDS
+        self, balancer: Entrance, principal: str = "alice", patience: float = PATIENCE_SECONDS
     ) -> None:
         """Make a client of what a balancer stands before.
 

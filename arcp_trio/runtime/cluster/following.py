@@ -144,8 +144,9 @@ class Following:
             if keys is None:
                 self._moved |= self._followed.keys()
             else:
-                self._moved |= {self._keys[key] for key in keys & self._keys.keys()}
-                if keys - self._keys.keys():  # journals that were left, or whose keys are to come
+                known = keys & self._keys.keys()
+                self._moved |= {self._keys[key] for key in known}
+                if len(known) < len(keys):  # journals that were left, or whose keys are to come
                     self._moved |= {id_ for id_, each in self._followed.items() if each.key is None}
             self._wake.set()
 
