@@ -77,10 +77,7 @@ def migrate(db: Database, schema: str) -> None:
 
 
 def grant(db: Database, schema: str, role: str) -> None:
-    """Let a role read and write rows of the schema, and nothing else; make the role if need be."""
-    known = db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
-    if known is None:
-        db.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
+    """Let a role read and write rows of the schema, and nothing else."""
     for statement in (
         "GRANT USAGE ON SCHEMA {schema} TO {role}",
         "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
