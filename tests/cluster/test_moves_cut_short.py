@@ -135,6 +135,7 @@ async def move(stage: Stage, client: Client, case: Case) -> bool:
         with trio.move_on_after(HELD_SECONDS):
             await resumed()
         if case.of_home or client.resumes == resumes:
+            failing.line.trap = None
             await restore(failing)  # it has the job, or a lock that nobody takes from it
         await resumed()
     await goes_on(client, job)
