@@ -48,8 +48,8 @@ class Lifecycle:
         """Open a session, and keep it connected for as long as the block lasts.
 
         The exception that ends the block comes out as itself and not in a group: what the block
-        raised, or else what a handler raised, or why the session was lost. So does the
-        KeyboardInterrupt of a Ctrl-C that finds a task of the client at work.
+        raised, or else what a handler raised, or why the session was lost, or the KeyboardInterrupt
+        of a Ctrl-C that finds a task of the client at work.
         """
         raised: BaseException | None = None
         try:

@@ -41,6 +41,7 @@ export function makeTimeline(place, id, onevent) {
 	let goal = 0;
 	let top = 0;
 	let timer = 0;
+	/** Why events that were asked for are not here. */
 	let trouble = '';
 	/** @type {Story} */
 	let before = {};

@@ -63,8 +63,8 @@ def stdio_agent(
     """Return an agent that is a program: an ARCP runtime on its standard input and output.
 
     Each job starts the program and submits the job to it, with the lease and what is left of the
-    budget and the time. The program's events and its result become the job's. When the job is
-    cancelled, so is the program's; at the end of the job the program's process group is ended.
+    budget and the time. The program's events and its result become the job's. A cancel of
+    the job cancels the program's job; at the end of the job the program's process group is ended.
 
     The program's standard error goes to the log. Of this process's environment it gets only PATH,
     HOME, TMPDIR and the variables for language and time zone, and in addition a token for this one

@@ -50,9 +50,9 @@ class Move(enum.StrEnum):
     TAKEN = "taken"
     """No node had it awake."""
     RELEASED = "released"
-    """The node that had it has let go of it when it was asked."""
+    """The node that had it let go of it when it was asked."""
     STOLEN = "stolen"
-    """The node that had it has not."""
+    """The node that had it has not let go of it."""
 
 
 OTHER: Final = "other"

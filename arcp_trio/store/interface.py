@@ -129,9 +129,9 @@ class Reads(ABC):
 
     @abstractmethod
     async def said(self, job_id: str, index: int) -> Said:
-        """Return a piece of the events from `index` on that a later run of a job says no more.
+        """Return a piece of the events from `index` on that a later run of a job is not to repeat.
 
-        They are known by their digests, also those that were given up.
+        They are told by their digests, also those that were given up.
         """
 
     @abstractmethod

@@ -29,8 +29,8 @@ MUCH_BYTES: Final = 32 * 1024 * 1024
 """Bytes of events after which it is time to look whether too much is kept."""
 
 KEPT_PLACES: Final = 4
-"""Places that a full queue still has for each principal: where one principal's emitters fill every
-group before another one's get to it, those of the other one go on all the same."""
+"""Places that a full queue still has for each principal: one principal's emitters may fill every
+group before another one's get to it, and these go on by such places."""
 
 FIRST_RETRY_SECONDS: Final = 0.05
 """Pause before the second try to store a group. Each pause is twice the one before."""

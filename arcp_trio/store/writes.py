@@ -161,7 +161,7 @@ class KeepSpent(msgspec.Struct, eq=False):
 class TrimJournal(msgspec.Struct, eq=False):
     """Entries before index `base` are given up: the journal exceeds its bound.
 
-    Memos stay, and so does what it takes to know again the events that a durable job has said.
+    Memos stay. Of a durable job, the digests of the events stay, too: its next run says none twice.
     """
 
     job_id: str

@@ -146,7 +146,8 @@ class SessionRecord:
     def may_repeat(self, frame: Frame) -> bool:
         """Return whether a frame may come again with another number.
 
-        So do events of a job with two streams, and the terminal of one that was accepted again.
+        Events of a job with two streams come twice, and so does the terminal of a job that was
+        accepted again.
         """
         job = self.jobs.get(frame.get("job_id", ""))
         if job is None:

@@ -100,6 +100,18 @@ def test_only_the_owner_makes_and_opens_the_schema(
         assert done(start, "store", *words, "--store", other) == (1, "", told)
 
 
+def test_a_role_that_is_not_there(start: Starter, database: str, role: str) -> None:
+    """Who may not make roles is told which one there is not; nothing is made."""
+    with psycopg.connect(database) as db:
+        db.execute(f"CREATE ROLE {role} LOGIN")
+        db.execute(f'GRANT CREATE ON DATABASE "{db.info.dbname}" TO {role}')
+    owner = as_role(database, role)
+    code, out, err = done(start, "store", "init", "--store", owner, "--role", "mistyped")
+    assert (code, out) == (1, "")
+    assert f": there is no role mistyped, and role {role} may not make one: create it first" in err
+    assert "has no schema" in done(start, "store", "check", "--store", owner)[2]
+
+
 def test_a_database_without_a_store(start: Starter, database: str) -> None:
     """Without a schema, `check`, `migrate` and `nodes` name the command that makes it."""
     for words in (("store", "check"), ("store", "migrate"), ("nodes",)):

@@ -1,4 +1,4 @@
-"""The commands of docs/cluster.md, from no node to the first one."""
+"""The commands of docs/cluster.md, from no node to the first one, and the connections of one."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import shlex
 from pathlib import Path
 from typing import Final
 
+import psycopg
 import pytest
+import trio
 
+from arcp_trio.store.postgres.administering import CONNECTIONS_OF_A_NODE
 from tests.cli.processes import ROOT, starter
+from tests.cluster.tellers import submitted, subscribed, two_nodes
 from tests.documents.stories import Step, read
 from tests.postgres_server import own_server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
-STEPS: Final = read((ROOT / "docs" / "cluster.md").read_text(), "shell").steps
+TEXT: Final = (ROOT / "docs" / "cluster.md").read_text()
+STEPS: Final = read(TEXT, "shell").steps
 AGENTS: Final = "import arcp_trio\nagents = arcp_trio.Agents()\n"
 
 
@@ -53,3 +58,30 @@ def test_the_way_to_a_node(tmp_path: Path) -> None:
         assert node.url()
         listed = start("nodes", environment=environment).end()[1]
         assert re.search(r"^here +\d+ +up ", listed, re.MULTILINE), listed
+
+
+async def test_the_connections_of_a_node(database: str) -> None:
+    """A node that has woken another one has as many connections as `store check` counts on."""
+
+    def connections(node: int) -> int:
+        with psycopg.connect(database) as db:
+            found = db.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+                " AND datname = current_database()",
+                (f"arcp/{node}",),
+            ).fetchone()
+        assert found is not None
+        count: int = found[0]
+        return count
+
+    async with two_nodes(database) as (desk, one, two):
+        _, job_id = await submitted(one)
+        watcher, _ = await submitted(two)
+        await subscribed(watcher, job_id)
+        await desk.say(job_id)
+        await watcher.expect("job.event")
+        most, node = 0, one.store.shared.node
+        while most < CONNECTIONS_OF_A_NODE:
+            most = max(most, await trio.to_thread.run_sync(connections, node))
+        assert most == CONNECTIONS_OF_A_NODE == 7
+        assert "A node has seven." in TEXT

@@ -74,6 +74,7 @@ def calls(shared: Shared) -> Mapping[str, Call]:
         "find": lambda: shared.find("S"),
         "is_connected": lambda: shared.is_connected(7),
         "held_elsewhere": shared.held_elsewhere,
+        "public_key": lambda: shared.public_key(7, "S"),
     }
 
 

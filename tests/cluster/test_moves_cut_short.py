@@ -37,6 +37,8 @@ Way: TypeAlias = Callable[[Stage, Node, str], AbstractAsyncContextManager[None]]
 
 NODE_SECONDS: Final = 60
 """No node is to be taken for dead here."""
+HELD_SECONDS: Final = 30
+"""How long a node that was stopped in the middle of a transaction may hold a session up."""
 TRIES: Final = 3
 """How often a session moves without a message before the messages count as over."""
 
@@ -122,13 +124,19 @@ class Case:
 async def move(stage: Stage, client: Client, case: Case) -> bool:
     """Have a session move, and something fail; return whether there was such a message."""
     session_id, (home, job) = client.session_id, await begin_job(stage, client, case)
+    resumes = client.resumes
     taker = stage.others(home)[case.at % 2]
     failing, mark = (home, b"release") if case.of_home else (taker, session_id.encode())
     trap = failing.line.trap = Trap(mark, case.at, partial(case.fault, failing), steps=True)
-    resumed = partial(resumed_since, client, client.resumes)
+    resumed = partial(resumed_since, client, resumes)
     async with case.way(stage, home, session_id):
         with stage.cluster.balancer.only([taker.port]):
             await first_of(trap.sprung.wait, resumed)
+        with trio.move_on_after(HELD_SECONDS):
+            await resumed()
+        if case.of_home or client.resumes == resumes:
+            failing.line.trap = None
+            await restore(failing)  # it has the job, or a lock that nobody takes from it
         await resumed()
     await goes_on(client, job)
     failing.line.trap = None

@@ -32,8 +32,11 @@ def make_oldest_schema(database: str) -> None:
 
 
 def make_later_schema(database: str) -> None:
-    """Migrate the schema to a version that this program does not know, and may write."""
-    with psycopg.connect(database) as db:
+    """Migrate the schema to a version that this program does not know, and may write.
+
+    Each table by itself: in one transaction, the nodes' reads of several tables could deadlock it.
+    """
+    with psycopg.connect(database, autocommit=True) as db:
         tables = db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'arcp'").fetchall()
         for (table,) in tables:
             db.execute(f"ALTER TABLE arcp.{table} ADD COLUMN later int NOT NULL DEFAULT 7".encode())
@@ -88,6 +91,31 @@ async def test_an_old_node_goes_on_while_the_schema_is_migrated(database: str) -
                 async with node_of(database, "old too", recorder, version=1) as again:
                     await count_across(again, new)
         await trio.to_thread.run_sync(audit, database)
+
+
+async def test_a_migration_waits_for_a_node_that_reads(database: str) -> None:
+    """One that reads its row, and then the beats, is waited for: neither is in the other's way."""
+    await trio.to_thread.run_sync(make_oldest_schema, database)
+    with trio.fail_after(SECONDS), psycopg.connect(database) as node:
+        node.execute("SELECT FROM arcp.node")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, migrate_schema, database)
+            while not await trio.to_thread.run_sync(someone_waits, database):  # noqa: ASYNC110
+                await trio.sleep(0.01)
+            await trio.to_thread.run_sync(node.execute, "SELECT FROM arcp.beat")
+            node.commit()
+    with psycopg.connect(database) as db:
+        assert db.execute("SELECT version FROM arcp.schema").fetchone() == (_checks.VERSION,)
+
+
+def someone_waits(database: str) -> bool:
+    """Return whether a transaction waits for a table that another one has locked."""
+    with psycopg.connect(database) as db:
+        found = db.execute(
+            "SELECT FROM pg_locks JOIN pg_database ON database = pg_database.oid"
+            " WHERE datname = current_database() AND NOT granted"
+        )
+        return bool(found.rowcount)
 
 
 async def test_a_node_goes_on_beside_a_schema_of_a_later_version(database: str) -> None:

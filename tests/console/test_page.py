@@ -197,6 +197,25 @@ def test_the_form_of_a_schema(browser: Browser, commands: Commands) -> None:
         expect(page.get_by_role("alert")).to_contain_text("The input is not JSON")
 
 
+def test_the_form_of_a_demo_agent(browser: Browser, commands: Commands) -> None:
+    """An input that may be left out has fields, too, which begin with the defaults."""
+    with console(browser, commands.url) as shown:
+        shown.sign_in(place="/new")
+        page = shown.page
+        page.get_by_role("combobox", name="Agent").select_option("countdown@1.0.0")
+        written = page.get_by_role("textbox", name="Input")
+        assert json.loads(written.input_value()) == {"n": 5, "delay": 0.2}
+        page.get_by_label("n (optional)").fill("2")
+        page.get_by_label("delay (optional)").fill("")
+        assert json.loads(written.input_value()) == {"n": 2}
+        page.get_by_role("button", name="Submit").click()
+        result = page.get_by_role("region", name="Result").locator("pre")
+        expect(result).to_contain_text('"done": 2')
+        shown.page.goto(f"{shown.origin}/#/new")
+        page.get_by_role("combobox", name="Agent").select_option("echo@1.0.0")
+        assert written.input_value() == "null"
+
+
 def test_filters_are_in_the_address(browser: Browser, commands: Commands) -> None:
     """Filters are in the address, so that the link shows the same again; keys move the choice."""
     failing = commands.detached("failing")

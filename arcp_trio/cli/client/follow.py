@@ -67,7 +67,7 @@ async def _show_events(job: JobHandle | ObservedJob, display: Display) -> None:
         async for event in job.events():
             await display.event(event)
     except (EventsNotKept, ResumeWindowExpired) as gap:
-        # The end of the job may be known all the same; otherwise it says why better.
+        # The end of the job may still be known; if it is not, its error says why better.
         await display.screen.add([f"events are missing: {gap}"])
 
 

@@ -26,8 +26,8 @@ Leave = Callable[[int], NoReturn]
 class LastResort:
     """Ends the process if an orderly end takes too long.
 
-    It waits in a thread of its own. So it is stopped neither by an agent that blocks the event loop
-    nor by an agent in a thread, which the interpreter joins before it exits.
+    It waits in a thread of its own: an agent that blocks the event loop does not stop it, and an
+    agent in a thread, which the interpreter joins before it exits, does not either.
     """
 
     def __init__(self, leave: Leave = os._exit) -> None:

@@ -36,8 +36,8 @@ def acp_agent(
 
     Each job starts the program, and gives it the job's input as a prompt. What the program tells
     becomes the job's events, and what it says is the job's streamed result. What it asks for is
-    decided by the job's lease. When the job is cancelled, so is the prompt; at the end of the job
-    the program's process group is ended. The program's standard error goes to the log.
+    decided by the job's lease. A cancel of the job cancels the prompt; at the end of the job the
+    program's process group is ended. The program's standard error goes to the log.
 
     Args:
         command: a program and its arguments; the program is started in the folder of the job.

@@ -92,7 +92,7 @@ class Heartbeat:
     ) -> None:
         """Have `ping` called every interval, and `lost` if the peer is lost; neither may raise.
 
-        A write that makes no progress is a loss. So is silence, if there is a `ping`.
+        A write that makes no progress is a loss, and silence is one if there is a `ping`.
         """
         self._heartbeats = heartbeats
         self._transport = transport

@@ -52,8 +52,8 @@ def add_event(
 ) -> None:
     """Add an event to the journal, and take what it says was spent off the budgets.
 
-    An event that an earlier run of a durable job has emitted is skipped, and so is one of a
-    job that is suspended, unless it is a result `to_remember`.
+    An event that an earlier run of a durable job has emitted is skipped. A job that is suspended
+    emits nothing but results `to_remember`.
 
     Raises:
         InvalidEvent: the body is not what its kind wants; nothing was added.

@@ -237,7 +237,7 @@ class Job:
 
     async def stop_agent(self) -> None:
         """Wait for the agent to stop within its grace; finish without it if it does not."""
-        if not self.ended and self.agent_run.begun:  # else it was not called, nor will be
+        if not self.ended and self.agent_run.begun:  # else it is never called
             if await self.agent_run.stopped():
                 return
             log.warning("agent does not stop: cut off", extra=self.facts)

@@ -12,7 +12,7 @@ import psycopg
 import trio
 
 from arcp_trio.store.nodes import RollCall, Seen
-from arcp_trio.store.postgres._connections import Membership, connect, cut
+from arcp_trio.store.postgres._connections import Membership, connect, cut, enter
 from arcp_trio.store.postgres._errors import FENCED
 from arcp_trio.store.postgres._nodes import beat
 from arcp_trio.store.postgres._schema import Database
@@ -38,6 +38,8 @@ class BeatThread:
         self._seen = seen
         self._call_over = over
         self._db: Database | None = None
+        self._given_up = threading.Event()
+        """Whether the beat that is under way has failed, whatever it waits for."""
         self._turned = time.monotonic()
         """When the loop was seen to turn."""
         self._stop = threading.Event()
@@ -90,12 +92,16 @@ class BeatThread:
     def _beat(self) -> RollCall | None:
         """Beat once; return None if that has failed."""
         membership = self._membership
+        self._given_up.clear()
         late = threading.Timer(LATE * self._seconds, self._cut)
         late.daemon = True
         late.start()
         try:
             if self._db is None:
                 self._db = connect(membership)
+                if self._given_up.is_set():
+                    cut(self._db)
+                enter(self._db, membership)
                 self._db.execute("SET synchronous_commit = off")
             alive = time.monotonic() - self._turned <= LOOP_SECONDS
             seen = beat(self._db, membership.node, alive=alive)
@@ -120,6 +126,7 @@ class BeatThread:
 
     def _cut(self) -> None:
         """Cut the connection, so that a call that waits for an answer ends."""
+        self._given_up.set()  # for one that is only being made
         db = self._db
         if db is not None:
             cut(db)

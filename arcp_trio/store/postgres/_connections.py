@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -108,6 +109,8 @@ class DatabaseThread:
         self._thread = CallThread(f"store {purpose}", standstill=standstill)
         self._turn = trio.Lock()
         self._db: Database | None = None
+        self._given_up = threading.Event()
+        """Whether the call that is made now is to end, whatever it waits for."""
         self._planned = -math.inf
         """When the plans of the connection's statements began to be made."""
 
@@ -135,6 +138,7 @@ class DatabaseThread:
         """
         async with self._turn:
             failed: StoreError | None = None
+            self._given_up.clear()
             with trio.move_on_after(seconds) as scope:
                 try:
                     result = await self._thread.run(partial(self._call, act), self._cut)
@@ -193,7 +197,10 @@ class DatabaseThread:
 
     def _connection(self) -> Database:
         if self._db is None or self._db.closed:
-            self._db = connect(self._membership)
+            self._db = connect(self._membership)  # from here on it can be cut off
+            if self._given_up.is_set():
+                cut(self._db)
+            enter(self._db, self._membership)
         if time.monotonic() - self._planned > PLAN_SECONDS:
             self._db.execute("DISCARD PLANS", prepare=False)
             self._planned = time.monotonic()
@@ -209,6 +216,7 @@ class DatabaseThread:
 
     def _cut(self) -> None:
         """Cut the connection off, so that the call that waits for an answer ends."""
+        self._given_up.set()  # for one that is only being made
         db = self._db  # which the thread may drop at any time
         if db is not None:
             cut(db)
@@ -224,21 +232,26 @@ def connect(membership: Membership) -> Database:
     """Return a new connection, whose transactions are begun and ended by hand.
 
     Raises:
-        psycopg.Error: the server cannot be reached, or does not let this role in; or the node is
-            gone.
+        psycopg.Error: the server cannot be reached, or does not let this role in.
     """
     conninfo = membership.address.conninfo
     db: Database = psycopg.connect(conninfo, autocommit=True, prepare_threshold=0)
-    try:
-        db.adapters.register_dumper(int, Int8BinaryDumper)
-        take_any_text(db)
-        set_up(db, membership)
-        if membership.node:
-            refuse_if_gone(db, membership.node)
-    except BaseException:
-        db.close()
-        raise
     return db
+
+
+def enter(db: Database, membership: Membership) -> None:
+    """Make a new connection ready for what a node does.
+
+    The server may stop answering in between, so another thread has to be able to cut it off.
+
+    Raises:
+        psycopg.Error: the node is gone, or the server does not answer.
+    """
+    db.adapters.register_dumper(int, Int8BinaryDumper)
+    take_any_text(db)
+    set_up(db, membership)
+    if membership.node:
+        refuse_if_gone(db, membership.node)
 
 
 @contextmanager

@@ -62,6 +62,9 @@ def migrate(db: Database, schema: str) -> None:
     db.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
     db.execute(sql.SQL("SET LOCAL search_path = {}, pg_temp").format(sql.Identifier(schema)))
     found = versions(db)
+    if found is not None:
+        # All at once, and in the order in which nodes read them: else they could deadlock it.
+        db.execute("LOCK TABLE node, beat IN ACCESS EXCLUSIVE MODE")
     for statements in MIGRATIONS[0 if found is None else found[0] :]:
         for statement in statements:
             db.execute(statement.replace("SCHEMA.", f"{schema}.").encode())
@@ -74,10 +77,7 @@ def migrate(db: Database, schema: str) -> None:
 
 
 def grant(db: Database, schema: str, role: str) -> None:
-    """Let a role read and write rows of the schema, and nothing else; make the role if need be."""
-    known = db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
-    if known is None:
-        db.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
+    """Let a role read and write rows of the schema, and nothing else."""
     for statement in (
         "GRANT USAGE ON SCHEMA {schema} TO {role}",
         "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",

@@ -28,7 +28,8 @@ from arcp_trio.store.postgres._errors import store_errors
 from arcp_trio.store.postgres._schema import Database, grant, migrate, versions
 
 SCHEMA: Final = "arcp"
-CONNECTIONS_OF_A_NODE: Final = 6
+CONNECTIONS_OF_A_NODE: Final = 7
+"""One that writes, two that read, one for what goes between nodes, two for wake-ups, one beats."""
 
 _NODES: Final = """
     SELECT node, name, state, version, extract(epoch FROM at)::float8,
@@ -93,6 +94,7 @@ def make_schema(dsn: str, role: str | None) -> str:
         else:
             done = f"schema {SCHEMA} is in {address} already, version {found[0]}"
         if role is not None:
+            _have_role(db, address, role)
             grant(db, SCHEMA, role)
             done += f"; role {role} may use it"
     return done
@@ -222,6 +224,23 @@ def _as_owner(dsn: str) -> Generator[tuple[Database, DatabaseAddress]]:
             raise StoreError(
                 f"{address}: role {db.info.user} may not do that: connect as one that may ({said})"
             ) from error
+
+
+def _have_role(db: Database, address: DatabaseAddress, role: str) -> None:
+    """Make a role unless it is there.
+
+    Raises:
+        StoreError: it is not there, and cannot be made.
+    """
+    if db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is not None:
+        return
+    try:
+        db.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise StoreError(
+            f"{address}: there is no role {role}, and role {db.info.user} may not make one:"
+            " create it first"
+        ) from error
 
 
 def _refuse_others(db: Database, address: DatabaseAddress) -> None:

@@ -59,8 +59,8 @@ class DurableCalls(JobView):
     ) -> Json:
         """Await `function` and store its result, unless an earlier run has: then return that.
 
-        A function that the process died in is called again by the next run, and so is one that
-        raised. What is returned is always what was stored: a tuple has become a list. In tasks that
+        The next run calls a function again that raised, or in which the process died. What is
+        returned is always what was stored: a tuple has become a list. In tasks that
         run side by side, steps need names of their own.
 
         Args:
