@@ -552,9 +552,11 @@ class Chunks {
 	}
 }
 
-/** A promise that is settled from outside, and need not be looked at. @returns {PromiseWithResolvers<any>} */
+/** A promise that is settled from outside. @returns {{ promise: Promise<any>, resolve: any, reject: any }} */
 function deferred() {
-	const made = Promise.withResolvers();
+	/** @type {any} */
+	const made = {};
+	made.promise = new Promise((resolve, reject) => Object.assign(made, { resolve, reject }));
 	made.promise.catch(() => {});
 	return made;
 }
