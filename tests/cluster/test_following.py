@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 import trio
 
 from arcp_trio import InternalError
+from arcp_trio.runtime.cluster.following import SETTLE_SECONDS
 from arcp_trio.store.writes import Expire
 from tests.cluster.tellers import counted, moved, quiet, submitted, subscribed, two_nodes
 from tests.metrics import scrape
@@ -16,6 +18,13 @@ pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 FLAT_OUT = 5_000
 NEVER = 1_000
 """Seconds; each test ends before."""
+
+SLOW_COMMITS = """
+    CREATE FUNCTION public.take_time() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END $$;
+    CREATE CONSTRAINT TRIGGER takes_time AFTER INSERT ON arcp.journal
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.take_time()"""
+"""Have each commit that has events take a while."""
 
 
 async def test_history_then_live_then_the_end(database: str) -> None:
@@ -44,6 +53,23 @@ async def test_history_then_live_then_the_end(database: str) -> None:
         assert frames[-1]["payload"]["final_status"] == "success"
         assert scrape(two.runtime)("followed_jobs") == 0
         assert scrape(two.runtime)("wakes_total", by="notify") > 0
+
+
+async def test_a_wake_up_comes_after_the_commit(database: str) -> None:
+    """A commit that takes long keeps nothing from a subscriber elsewhere.
+
+    One that is woken before there is anything to see would not look again.
+    """
+    async with two_nodes(database, follow_seconds=NEVER) as (desk, one, two):
+        _, job_id = await submitted(one)
+        watcher = await quiet(two)
+        await subscribed(watcher, job_id)
+        await trio.sleep(2 * SETTLE_SECONDS)  # the journal is part of every look until then
+        with psycopg.connect(database) as db:
+            db.execute(SLOW_COMMITS)
+        for number in range(3):
+            await desk.say(job_id)
+            assert lines([await watcher.expect("job.event")]) == [str(number)]
 
 
 async def test_without_history_only_what_comes(database: str) -> None:
