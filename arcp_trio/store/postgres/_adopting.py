@@ -115,14 +115,13 @@ def taken_from(db: Database, me: int, gone: int, taken: Taken) -> Recovered | No
     The caller's transaction sees one state of the database.
     """
     state = db.execute("SELECT state FROM node WHERE node = %s", (gone,)).fetchone()
-    unfinished = [row for row in _rows.unfinished(db, me) if row.job_id in taken.jobs]
+    unfinished = _rows.unfinished(db, me, taken.jobs)
     if state in {("up",), ("draining",)} or len(unfinished) < len(taken.jobs):
         return None
-    durable = _durable_rows.unfinished(db, me)
     return Recovered(
         ordinal=_rows.highest_ordinal(db),
         sessions=_rows.submitters(db, unfinished),
         unfinished=unfinished,
         credentials=[r for r in _rows.credentials(db, me) if r.row_id in taken.credentials],
-        durable={job_id: durable[job_id] for job_id in taken.jobs & durable.keys()},
+        durable=_durable_rows.unfinished(db, me, taken.jobs),
     )

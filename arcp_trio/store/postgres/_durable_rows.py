@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from arcp_trio.store.interface import Said
@@ -13,15 +14,19 @@ _PIECE_ROWS: Final = 64
 """Rows of a journal that one piece looks at."""
 
 
-def unfinished(db: Database, me: int) -> dict[str, tuple[Durability, JournalExtent]]:
-    """Read the durable jobs of a node that have not ended."""
+def unfinished(
+    db: Database, me: int, among: Collection[str] | None = None
+) -> dict[str, tuple[Durability, JournalExtent]]:
+    """Read the durable jobs of a node that have not ended, or some of them."""
+    wanted = None if among is None else list(among)
     rows = db.execute(
         """SELECT job_id, base, (SELECT coalesce(sum(length(entries)), 0)::bigint FROM journal
                 WHERE journal.jid = job.jid AND last_index >= base),
             input, max_runtime, sends_chunks, wants_credentials, forget, run, fruitless_runs,
             durable.spent
-        FROM durable JOIN job USING (jid) WHERE job.node = %s ORDER BY jid""",
-        (me,),
+        FROM durable JOIN job USING (jid)
+        WHERE job.node = %s AND (%s::text[] IS NULL OR job_id = ANY(%s)) ORDER BY jid""",
+        (me, wanted, wanted),
         binary=True,
     ).fetchall()
     return {

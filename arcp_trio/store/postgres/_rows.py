@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final, LiteralString
 
 from arcp_trio.store.postgres import _durable_rows
@@ -94,11 +94,14 @@ def highest_ordinal(db: Database) -> int:
     return int(ordinal)
 
 
-def unfinished(db: Database, me: int) -> list[JobRow]:
-    """Read the jobs of a node that have not ended, parents before their children."""
+def unfinished(db: Database, me: int, among: Collection[str] | None = None) -> list[JobRow]:
+    """Read the jobs of a node that have not ended, or some of them, parents before children."""
+    wanted = None if among is None else list(among)
     rows = db.execute(
-        f"SELECT {JOB_COLUMNS} FROM job WHERE finished_at IS NULL AND node = %s ORDER BY jid",  # noqa: S608
-        (me,),
+        f"""SELECT {JOB_COLUMNS} FROM job
+        WHERE finished_at IS NULL AND node = %s AND (%s::text[] IS NULL OR job_id = ANY(%s))
+        ORDER BY jid""",  # noqa: S608
+        (me, wanted, wanted),
         binary=True,
     )
     return [job_of(row) for row in rows.fetchall()]
