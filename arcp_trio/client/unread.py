@@ -4,8 +4,9 @@ No event is lost unnoticed, and memory is bounded. At the bound the client stops
 network's back-pressure reaches the runtime, which keeps the rest. But a program may be waiting for
 a frame that comes after events it does not take, and must get that frame:
 
-- The largest backlog of a job over which the program does not iterate is discarded; iterating over
-  it later raises `EventsNotKept`. With `on_event` this is done even if no call waits.
+- The backlogs of jobs to which the program has no handle any more are discarded first.
+- Then the largest backlog of a job over which the program does not iterate is discarded; iterating
+  over it later raises `EventsNotKept`. With `on_event` this is done even if no call waits.
 - If every backlog is iterated over, or waits for `on_event`, and still no event is taken, the
   client reads beyond the bound for a while, further each time.
 """
@@ -123,13 +124,13 @@ class UnreadEvents:
         return max(self._events / MAX_EVENTS, self._bytes / MAX_BYTES)
 
     def _discard_largest(self) -> bool:
-        """Discard the largest backlog that the program can do without, if there is one."""
-        dispensable = self._handled or self._waiting > 0
-        candidates = [
-            backlog
-            for backlog in self.backlogs
-            if not backlog.wanted or (dispensable and not backlog.iterated)
-        ]
+        """Discard the largest backlog that the program can do without, if there is one.
+
+        Those that it cannot read any more come first.
+        """
+        candidates = [backlog for backlog in self.backlogs if not backlog.wanted]
+        if not candidates and (self._handled or self._waiting > 0):
+            candidates = [backlog for backlog in self.backlogs if not backlog.iterated]
         if not candidates:
             return False
         max(candidates, key=lambda backlog: backlog.size).discard()

@@ -14,6 +14,7 @@ import pytest
 import trio
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import FlakyFailure
 
 from tests import defects
 from tests.inside import set_back_pressure_lag, small_steps
@@ -136,5 +137,8 @@ def test_the_model_finds(
 
     with pytest.MonkeyPatch.context() as patch:
         defect(patch)
-        with pytest.raises((AssertionError, trio.TooSlowError)):
+        with pytest.raises((AssertionError, trio.TooSlowError, FlakyFailure)) as found:
             any_schedule()
+    if isinstance(found.value, FlakyFailure):
+        # The runtime rests for as long as work has held the loop: a repetition may differ.
+        assert found.group_contains((AssertionError, trio.TooSlowError))
