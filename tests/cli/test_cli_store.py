@@ -327,6 +327,7 @@ def test_sigterm_during_trouble(start: Starter) -> None:
     served = for_alice(start)
     with peer(served.url(), TOKEN) as session:
         session.submit("sleeper")
+        session.run("echo")  # by its end it is stored that the sleeper has begun
         set_largest_file(served.process.pid, 0)
         session.send("job.submit", {"agent": "echo", "input": None})
         assert_told(session)
