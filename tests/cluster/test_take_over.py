@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+import psycopg
 import pytest
 import trio
 
@@ -67,11 +68,27 @@ async def restore(stage: Stage) -> None:
     """Have all nodes run again, those that were stopped as new ones."""
     for node in stage.cluster.nodes:
         if node.running and not node.serves:
+            await given_up(stage, node)
             node.signal(signal.SIGCONT)
             assert await node.ended() == 6
         # One that took over, and whose connection does not answer, may have locks for a while.
         while not node.running:
             await node.tries_to_start()
+
+
+async def given_up(stage: Stage, node: Node) -> None:
+    """Wait until the others count a node as dead: one that goes on earlier has lost nothing."""
+    while counts_as_alive(stage.cluster.database, node):  # noqa: ASYNC110
+        await trio.sleep(0.1)
+
+
+def counts_as_alive(database: str, node: Node) -> bool:
+    """Return whether the node has a row that is not gone."""
+    with psycopg.connect(database) as db:
+        found = db.execute(
+            "SELECT FROM arcp.node WHERE name = %s AND state <> 'gone'", (node.name,)
+        ).fetchone()
+    return found is not None
 
 
 async def test_a_take_over_that_is_cut_short(database: str, tmp_path: Path) -> None:
