@@ -176,11 +176,14 @@ class Moves(ABC):
         """Return whether a node has a connection to the store: if not, it stores nothing now."""
 
     @abstractmethod
-    async def steal(self, session_id: str, node: int, moves: int) -> bool:
-        """Make a session this node's that another one has locked, whose connections end then.
+    async def take(self, session_id: str, node: int | None, moves: int) -> bool:
+        """Make a session this node's that is another one's, or parked if `node` is None.
+
+        Unlike a `TakeSession`, this waits for a connection that has the session locked. One that
+        stands still is ended.
 
         Return False if it is no longer where it was when it had moved so often: it may have moved
-        on meanwhile, and even come back. The same holds if a third node is about to have it.
+        on meanwhile, and even come back.
         """
 
     @abstractmethod

@@ -38,7 +38,7 @@ Way: TypeAlias = Callable[[Stage, Node, str], AbstractAsyncContextManager[None]]
 NODE_SECONDS: Final = 60
 """No node is to be taken for dead here."""
 HELD_SECONDS: Final = 30
-"""How long a node that was stopped in the middle of a transaction may hold a session up."""
+"""How long a node that fails may hold a session up; those that fail count as alive for longer."""
 TRIES: Final = 3
 """How often a session moves without a message before the messages count as over."""
 
@@ -132,12 +132,11 @@ async def move(stage: Stage, client: Client, case: Case) -> bool:
     async with case.way(stage, home, session_id):
         with stage.cluster.balancer.only([taker.port]):
             await first_of(trap.sprung.wait, resumed)
-        with trio.move_on_after(HELD_SECONDS):
+        with trio.fail_after(HELD_SECONDS):
             await resumed()
-        if case.of_home or client.resumes == resumes:
+        if case.of_home:
             failing.line.trap = None
-            await restore(failing)  # it has the job, or a lock that nobody takes from it
-        await resumed()
+            await restore(failing)  # it has the job
     await goes_on(client, job)
     failing.line.trap = None
     await client.cancel(job)

@@ -23,13 +23,15 @@ async def nothing(_obeyer: Obeyer) -> None:
 
 
 def have_rows_locked(patch: pytest.MonkeyPatch) -> None:
-    """Have thefts need force, as if the nodes stood still within groups."""
+    """Have thefts wait for locks, as if the nodes stood still within groups."""
     take = SharedParking._take
 
-    async def take_parked(parking: SharedParking, session_id: str, place: SessionPlace) -> bool:
-        return place.node is None and await take(parking, session_id, place)
+    async def take_late(parking: SharedParking, session_id: str, place: SessionPlace) -> bool:
+        if place.node is None:
+            return await take(parking, session_id, place)
+        return await parking._moves.take(session_id, place.node, place.moves)
 
-    patch.setattr(SharedParking, "_take", take_parked)
+    patch.setattr(SharedParking, "_take", take_late)
 
 
 @pytest.mark.logs_error("session cannot be opened")
@@ -37,7 +39,7 @@ async def test_a_theft_that_succeeds_after_it_was_given_up(
     monkeypatch: pytest.MonkeyPatch, database: str
 ) -> None:
     """The session is parked again and goes on at a third node; what is awake stays awake."""
-    may_steal, steal = trio.Event(), PostgresShared.steal
+    may_take, take = trio.Event(), PostgresShared.take
     monkeypatch.setattr(Obeyer, "obey_all", nothing)
     monkeypatch.setattr(moving, "STRAYS_SECONDS", 0.1)
     have_rows_locked(monkeypatch)
@@ -46,17 +48,19 @@ async def test_a_theft_that_succeeds_after_it_was_given_up(
         trio.open_nursery() as nursery,
     ):
 
-        async def late(shared: PostgresShared, session_id: str, node: int, moves: int) -> bool:
+        async def late(
+            shared: PostgresShared, session_id: str, node: int | None, moves: int
+        ) -> bool:
             """Lose the connection before the answer, while the database goes on."""
 
             async def go_on() -> None:
-                await may_steal.wait()
-                assert await steal(shared, session_id, node, moves)
+                await may_take.wait()
+                assert await take(shared, session_id, node, moves)
 
             nursery.start_soon(go_on)
             raise StoreError("the connection is lost")
 
-        monkeypatch.setattr(PostgresShared, "steal", late)
+        monkeypatch.setattr(PostgresShared, "take", late)
         awake = await there.welcomed()
         peer = await here.welcomed()
         job = (await peer.submit("count", [30, 0.01]))["job_id"]
@@ -65,7 +69,7 @@ async def test_a_theft_that_succeeds_after_it_was_given_up(
             await there.welcomed(resume=peer.resume_from())
         session_id = peer.resume_from()["session_id"]
         while (place := await there.store.shared.place(session_id)) is not None and place.node:
-            may_steal.set()
+            may_take.set()
             await trio.sleep(0.01)
         again = await third.welcomed(resume=peer.resume_from())
         job = (await again.submit("count", [30, 0.01]))["job_id"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -13,53 +13,16 @@ from msgspec.structs import replace
 
 from arcp_trio import PostgresStore
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.store.records import Inline, Mark
-from arcp_trio.store.shared import Shared, UntoldJob
+from arcp_trio.store.shared import UntoldJob
 from arcp_trio.store.shared_writes import AskNode, ReleaseSession, TakeSession
 from arcp_trio.store.writes import AcceptJob, AppendLog, Expire, PutSession, RotateToken, Write
 from tests import defects
 from tests.cluster.audit import audit
 from tests.store.engines import job_row, running, session_row
+from tests.store.nodes import ENOUGH, batch, place, shared, stored, stores
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
-
-ENOUGH = 60
-"""Seconds within which everything here ends by far."""
-
-
-@asynccontextmanager
-async def stores(database: str, count: int = 2) -> AsyncGenerator[list[PostgresStore]]:
-    """Run stores of as many nodes over one empty database; the first has a session."""
-    await trio.to_thread.run_sync(make_schema, database, None)
-    with trio.fail_after(ENOUGH):
-        async with AsyncExitStack() as stack:
-            found = [
-                await stack.enter_async_context(running(PostgresStore(database, node=f"n{n}")))
-                for n in range(count)
-            ]
-            assert await stored(found[0], PutSession(session_row()))
-            yield found
-
-
-async def stored(store: PostgresStore, write: Write) -> bool:
-    """Store a write; return whether it was not refused."""
-    group = store.put(write)
-    await group.committed()
-    return not group.refused
-
-
-def shared(store: PostgresStore) -> Shared:
-    """Return what a store does as one of several."""
-    assert store.shared is not None
-    return store.shared
-
-
-async def place(store: PostgresStore) -> int | None:
-    """Return the node that has the session."""
-    found = await shared(store).place("S")
-    assert found is not None
-    return found.node
 
 
 async def taking(by: PostgresStore) -> TakeSession:
@@ -80,19 +43,13 @@ async def stolen(by: PostgresStore, had: PostgresStore) -> bool:
     """Have one node steal the session from another one; return whether that one had it."""
     found = await shared(by).place("S")
     assert found is not None
-    return await shared(by).steal("S", shared(had).node, found.moves)
+    return await shared(by).take("S", shared(had).node, found.moves)
 
 
 def submitted(job_id: str = "J", *, parent: str | None = None) -> AcceptJob:
     """Return the acceptance of a job, of which the client of the session is yet to be told."""
     row = replace(job_row(job_id), submitters=frozenset(), request_id=f"request of {job_id}")
     return AcceptJob(row, None, parent=parent)
-
-
-def batch(row: int = 0) -> AppendLog:
-    """Return a batch of the session's log, with a promise."""
-    mark = Mark(0, row, b',"type":"promise"}')
-    return AppendLog("S", row, [mark], 0, cursors={}, watched=[], ended=[])
 
 
 def told(job_id: str, row: int = 0) -> AppendLog:
@@ -191,29 +148,27 @@ async def test_a_theft_that_comes_too_late_takes_nothing(database: str) -> None:
         assert found.node == shared(first).node
         assert await stored(first, ReleaseSession("S", 100))
         assert await stored(first, await taking(first))
-        assert not await shared(second).steal("S", found.node, found.moves)
+        assert not await shared(second).take("S", found.node, found.moves)
         assert await stored(first, batch())
         assert await stolen(second, first)
 
 
-async def test_a_session_whose_node_stands_still_within_a_group_is_stolen(database: str) -> None:
-    """A row that is locked is free within moments: the connection that locks it is ended."""
+async def test_a_session_that_another_node_is_about_to_have_is_waited_for(database: str) -> None:
+    """A node that moves a session is not cut off: the one that wants it, too, finds it moved."""
     async with stores(database) as (first, second):
-        node = shared(first).node
-        with psycopg.connect(database, application_name=f"arcp/{node}") as still:
-            still.execute("SELECT FROM arcp.session WHERE session_id = 'S' FOR NO KEY UPDATE")
-            assert await stolen(second, first)
-            with pytest.raises(psycopg.OperationalError):
-                still.execute("SELECT 1")
-        assert await place(second) == shared(second).node
+        taken: list[bool] = []
 
+        async def take() -> None:
+            taken.append(await shared(second).take("S", shared(first).node, 0))
 
-async def test_a_session_that_a_third_node_is_about_to_have_is_not_stolen(database: str) -> None:
-    """While a third node has the row locked, as an adoption has, nobody waits for it for long."""
-    async with stores(database) as (first, second):
         with psycopg.connect(database, application_name="arcp/77") as third:
-            third.execute("SELECT FROM arcp.session WHERE session_id = 'S' FOR NO KEY UPDATE")
-            assert not await shared(second).steal("S", shared(first).node, 0)
+            third.execute("UPDATE arcp.session SET moves = moves + 1 WHERE session_id = 'S'")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(take)
+                await trio.sleep(0.1)
+                assert not taken
+                third.commit()
+        assert taken == [False]
         assert await place(second) == shared(first).node
 
 

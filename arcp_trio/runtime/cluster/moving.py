@@ -153,7 +153,7 @@ class SharedParking(Parking):
                 place = await self._moves.place(session_id)
                 continue  # it is parked now, for anyone to take
             else:
-                mine = await self._steal(session_id, node, place)
+                mine = await self._take(session_id, place)
                 how = Move.STOLEN if mine else how
             if mine:
                 self._note(session_id, how, place)
@@ -178,17 +178,15 @@ class SharedParking(Parking):
         return not await self.is_elsewhere(session_id)
 
     async def _take(self, session_id: str, place: SessionPlace) -> bool:
+        """Take a session from where it is, whether its node agrees or not.
+
+        Most often it is taken in a group, with many others, which waits for nobody. It is refused
+        if another connection has the session locked.
+        """
         group = self._core.store.put(TakeSession(session_id, place.node, place.moves))
         await group.committed()
-        return session_id not in group.refused
-
-    async def _steal(self, session_id: str, node: int, place: SessionPlace) -> bool:
-        """Take a session from a node, if need be with force.
-
-        Most often it can be taken as if it were parked, many at a time with other writes.
-        """
-        return await self._take(session_id, place) or await self._moves.steal(
-            session_id, node, place.moves
+        return session_id not in group.refused or await self._moves.take(
+            session_id, place.node, place.moves
         )
 
     async def _released(self, session_id: str, node: int, place: SessionPlace) -> bool:

@@ -108,6 +108,8 @@ class DatabaseThread:
         self._membership = membership
         self._thread = CallThread(f"store {purpose}", standstill=standstill)
         self._turn = trio.Lock()
+        self.busy_since = math.inf
+        """When the call that is under way was begun, on Trio's clock."""
         self._db: Database | None = None
         self._given_up = threading.Event()
         """Whether the call that is made now is to end, whatever it waits for."""
@@ -139,6 +141,7 @@ class DatabaseThread:
         async with self._turn:
             failed: StoreError | None = None
             self._given_up.clear()
+            self.busy_since = trio.current_time()
             with trio.move_on_after(seconds) as scope:
                 try:
                     result = await self._thread.run(partial(self._call, act), self._cut)
@@ -146,6 +149,8 @@ class DatabaseThread:
                     return result  # noqa: TRY300 - an answer, in time or not
                 except StoreError as error:
                     failed = error
+                finally:
+                    self.busy_since = math.inf
             if failed is not None and not scope.cancel_called:
                 await trio.lowlevel.checkpoint_if_cancelled()  # then it was cut off for that
                 raise failed

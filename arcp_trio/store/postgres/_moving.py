@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -13,12 +12,6 @@ from arcp_trio.store.postgres._connections import application_name, member_trans
 from arcp_trio.store.postgres._rows import SESSION_COLUMNS, SESSIONS, session_of
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.shared import FoundSession, SessionPlace, UntoldJob
-
-STEAL_MILLISECONDS: Final = 200
-"""How long the row of a session may be locked before the node that locks it is cut off."""
-
-TERMINATE_MILLISECONDS: Final = 2_000
-"""How long to wait for the end of a connection."""
 
 _PLACE_COLUMNS: Final = """session.node, session.moves,
     extract(epoch FROM parked_until - now())::float8,
@@ -37,15 +30,10 @@ _FIND: Final = f"""
     ) AS untold ON true
     WHERE session.session_id = %s"""  # noqa: S608
 
-_STEAL: Final = """
+_TAKE: Final = """
     UPDATE session SET node = %(me)s, parked_until = NULL, moves = moves + 1
-    WHERE session_id = %(session_id)s AND node = %(node)s AND moves = %(moves)s"""
-
-# Those that do nothing hold no lock.
-_TERMINATE: Final = """
-    SELECT pg_terminate_backend(pid, %s) FROM pg_stat_activity
-    WHERE application_name = %s AND datname = current_database() AND usename = current_user
-        AND state <> 'idle' AND pid <> pg_backend_pid()"""
+    WHERE session_id = %(session_id)s AND node IS NOT DISTINCT FROM %(node)s
+        AND moves = %(moves)s"""
 
 _CONNECTED: Final = """
     SELECT 1 FROM pg_stat_activity WHERE application_name = %s
@@ -73,28 +61,15 @@ def is_connected(db: Database, address: DatabaseAddress, node: int) -> bool:
     return db.execute(_CONNECTED, (application_name(address, node),)).fetchone() is not None
 
 
-def steal(
-    db: Database, address: DatabaseAddress, session_id: str, node: int, moves: int, me: int
-) -> bool:
+def take(db: Database, session_id: str, node: int | None, moves: int, me: int) -> bool:
     """Update a session to be this node's; return whether it was where it had been found.
 
-    A node that stands still in the middle of a group has the session's row locked. Its connections
-    are ended, and with them its locks. If another node has it locked, it is that one's soon.
+    If its row is locked, this waits until that connection is done, or is cut off.
     """
     names = {"me": me, "session_id": session_id, "node": node, "moves": moves}
-    try:
-        return _steal(db, me, names)
-    except psycopg.errors.LockNotAvailable:
-        db.execute(_TERMINATE, (TERMINATE_MILLISECONDS, application_name(address, node)))
-        with suppress(psycopg.errors.LockNotAvailable):
-            return _steal(db, me, names)
-        return False
-
-
-def _steal(db: Database, me: int, names: Mapping[str, object]) -> bool:
-    with member_transaction(db, me):
-        db.execute(f"SET LOCAL lock_timeout = {STEAL_MILLISECONDS}".encode())
-        return db.execute(_STEAL, names).rowcount == 1
+    with suppress(psycopg.errors.LockNotAvailable), member_transaction(db, me):
+        return db.execute(_TAKE, names).rowcount == 1
+    return False
 
 
 def sessions_of(db: Database, node: int) -> list[str]:

@@ -21,6 +21,7 @@ from arcp_trio.store.postgres._address import address_of
 from arcp_trio.store.postgres._cleaning import clean_piece
 from arcp_trio.store.postgres._connections import DatabaseThread, Membership, set_up
 from arcp_trio.store.postgres._errors import FENCED
+from arcp_trio.store.postgres._held_up import cut_off_what_holds_up
 from arcp_trio.store.postgres._retention import expire
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.postgres._wake_ups import WakeUps
@@ -124,6 +125,7 @@ class PostgresStore(PostgresReader, Store):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._housekeeping.run, name="store housekeeping")
                     nursery.start_soon(self._wake_ups.run, name="store wake-ups")
+                    nursery.start_soon(self._end_hold_ups, name="store hold-ups")
                     yield
                     nursery.cancel_scope.cancel(reason="the store is being closed")
             finally:
@@ -155,6 +157,11 @@ class PostgresStore(PostgresReader, Store):
             db, address, membership.name, __version__, self.shared.resume_window_seconds
         )
         membership.signing_key = _nodes.signing_key(db)
+
+    async def _end_hold_ups(self) -> None:
+        threads = (self._writer, self._between)
+        reader = self.for_principal("", urgent=True)
+        await cut_off_what_holds_up(threads, self._membership, reader)
 
     # -- writing
 
