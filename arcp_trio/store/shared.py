@@ -195,7 +195,7 @@ class Holding(msgspec.Struct, frozen=True):
     """What a principal has at other nodes."""
 
     jobs: int
-    """Jobs that have not ended."""
+    """Jobs that have not ended, those that wait for a node included."""
     sessions: int
     """Sessions that are awake."""
 
@@ -226,4 +226,4 @@ class Shared(Nodes, Commands, Follows, Moves):
 
     @abstractmethod
     async def held_elsewhere(self) -> Mapping[str, Holding]:
-        """Return what each principal has at nodes other than this one."""
+        """Return what each principal has that is not this node's."""

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 import trio
 
-from arcp_trio import Agents, JobContext, Json, Limits
+from arcp_trio import Agents, InternalError, JobContext, Json, Limits
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import Peer, WireRecorder
 from arcp_trio.transport import TransportClosed
@@ -136,6 +136,35 @@ async def test_a_durable_job_waits_for_no_longer_than_that(database: str) -> Non
                 client, job_id = await left_waiting(leaver, other, database)
             end = await client.until_terminal(job_id)
             assert end["payload"]["code"] == "AGENT_NOT_AVAILABLE"
+
+
+async def test_a_job_that_waits_counts(database: str) -> None:
+    """A job that waits for a node counts towards `jobs_per_principal`, also at a new node."""
+    steps, recorder = steps_of("steps"), WireRecorder()
+    limits = attrs.evolve(QUICK, jobs_per_principal=1)
+    await trio.to_thread.run_sync(make_schema, database, None)
+    (first, a), (second, b), (third, c) = (
+        runtime_over(database, "a", steps, limits=limits),
+        runtime_over(database, "b", limits=limits),
+        runtime_over(database, "c", limits=limits),
+    )
+    with trio.fail_after(60):
+        async with second, clients_of(second, b, recorder) as other:
+            async with first, clients_of(first, a, recorder) as leaver:
+                await other_known(leaver)
+                await left_waiting(leaver, other, database)
+            async with third, clients_of(third, c, recorder) as newest:
+                client = await newest.welcomed()
+                with pytest.raises(InternalError) as refusal:
+                    await submit_again_and_again(client)
+                assert refusal.value.details["limit"] == "jobs_per_principal"
+
+
+async def submit_again_and_again(client: Peer) -> None:
+    """Have one short job after the other, until one is refused."""
+    while True:
+        await client.until_terminal((await client.submit("echo"))["job_id"])
+        await trio.sleep(0.2)
 
 
 async def other_known(node: NodeHere) -> None:

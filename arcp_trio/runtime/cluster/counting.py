@@ -1,4 +1,4 @@
-"""Limits for each principal count what it has at all nodes, as of a moment ago."""
+"""Limits for each principal count what it has, wherever it is, as of a moment ago."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 async def count_elsewhere(shared: Shared, jobs: Jobs, sessions: Sessions, seconds: float) -> None:
-    """Tell jobs and sessions every `seconds` what principals have at other nodes."""
+    """Tell jobs and sessions every `seconds` what principals have that is not this node's."""
     outage = Outage(log, "other nodes' jobs not counted")
     while True:
         with outage:

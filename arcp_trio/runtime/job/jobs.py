@@ -65,7 +65,7 @@ class Jobs:
         self._count: Counter[str] = Counter()
         """How many jobs each principal has."""
         self.elsewhere: Mapping[str, int] = {}
-        """How many it has at other nodes, as of a moment ago."""
+        """How many it has at other nodes, or waiting for one, as of a moment ago."""
         self.to_forget: dict[str, float] = {}
         """When each of the jobs ended that are to be forgotten, and that no listing has."""
         self.other_journals: OtherJournals | None = None
