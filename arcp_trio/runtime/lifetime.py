@@ -181,13 +181,13 @@ class Lifetime:
         if self._store_failure is not None:
             return
         # Several parts of a node learn at once that it is gone.
-        fenced = [each for each in leaves(error) if isinstance(each, Fenced)]
-        self._store_failure = fenced[0] if fenced else unwrapped(error)
-        if fenced:
+        fenced, others = BaseExceptionGroup(what, [error]).split(Fenced)
+        self._store_failure = unwrapped(error) if fenced is None else leaves(fenced)[0]
+        if fenced is not None:
             self.when_fenced()
-            log.critical("node is gone, others go on", extra={"error": str(fenced[0])})
-        else:
-            log.critical(what, exc_info=error)
+            log.critical("node is gone, others go on", extra={"error": str(self._store_failure)})
+        if others is not None:
+            log.critical(what, exc_info=unwrapped(others))
         self._block.cancel(reason="nothing can be stored any longer")
 
     async def shutdown(self, drain: float = 0) -> None:

@@ -113,3 +113,42 @@ async def test_it_is_over_whatever_its_jobs_do(
     assert "job suspended" not in said
     assert set(codes) <= {1011, 1012}
     assert 1012 in codes
+
+
+@pytest.mark.logs_error("background work failed, and goes on(.|\n)*RuntimeError: a mistake")
+async def test_another_error_is_not_hidden(
+    database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error that comes together with the news that the node is gone is logged, and it alone."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    runtime, store = runtime_over(database, "n0")
+
+    async def fail() -> None:
+        raise ExceptionGroup("two at once", [Fenced("gone"), RuntimeError("a mistake")])
+
+    monkeypatch.setattr(store.shared, "held_elsewhere", fail)
+    with trio.fail_after(SECONDS):
+        async with runtime:
+            while not any(record.exc_info for record in caplog.records):  # noqa: ASYNC110
+                await trio.sleep(0.05)
+    ((_, error, _),) = [record.exc_info for record in caplog.records if record.exc_info]
+    assert pytest.RaisesGroup(RuntimeError).matches(error)
+
+
+@pytest.mark.logs_error("node is gone, others go on")
+@pytest.mark.logs_error("node failed(.|\n)*RuntimeError: a mistake")
+async def test_another_error_at_the_end_is_not_hidden(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a node fails with besides is logged when it ends because it is gone."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    runtime, store = runtime_over(database, "n0")
+
+    async def fail(*_: object) -> None:
+        await trio.sleep(0.5)
+        raise ExceptionGroup("two at once", [Fenced("gone"), RuntimeError("a mistake")])
+
+    monkeypatch.setattr(store.shared, "beat", fail)
+    with trio.fail_after(SECONDS), pytest.raises(Fenced, match="gone"):
+        async with runtime:
+            await trio.sleep_forever()

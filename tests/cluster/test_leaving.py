@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 import attrs
@@ -165,6 +166,28 @@ async def submit_again_and_again(client: Peer) -> None:
     while True:
         await client.until_terminal((await client.submit("echo"))["job_id"])
         await trio.sleep(0.2)
+
+
+class Steps(trio.abc.Instrument):
+    """Counts how often each task was run, by name."""
+
+    def __init__(self) -> None:
+        self.by_task = Counter[str]()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Count a task that is about to run."""
+        self.by_task[task.name] += 1
+
+
+async def test_a_node_that_drains_is_idle(database: str) -> None:
+    """A node that takes no more jobs does nothing about it while its own ones go on."""
+    steps = Steps()
+    async with nodes_over(database, 1, limits=QUICK) as (node,):
+        with trio.fail_after(60):
+            await (await node.welcomed()).submit("pause", 3)
+            trio.lowlevel.add_instrument(steps)
+            await node.runtime.shutdown(drain=30)
+            assert 0 < steps.by_task["jobs that wait for a node"] < 20
 
 
 async def other_known(node: NodeHere) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from arcp_trio.extras import how_to_install
-from arcp_trio.groups import leaves
 from arcp_trio.runtime.cluster.asking import Asker
 from arcp_trio.runtime.cluster.counting import count_elsewhere
 from arcp_trio.runtime.cluster.following import Following
@@ -125,10 +124,12 @@ def _revealer(core: Core, shared: Shared, jobs: Jobs, asker: Asker) -> Revealer 
 
 
 async def _until_gone(work: Callable[[], Awaitable[None]]) -> None:
-    """Work, and wait for the end once this node is gone: its beats find that out, too."""
+    """Work, and wait for the end once there is no more to do, as this node ends or is gone.
+
+    Other errors are raised, also those that come in one group with `Fenced`.
+    """
     try:
         await work()
-    except Exception as error:
-        if not any(isinstance(each, Fenced) for each in leaves(error)):
-            raise
-        await trio.sleep_forever()
+    except* Fenced:
+        pass  # its beats find that out, too
+    await trio.sleep_forever()
