@@ -16,7 +16,7 @@ from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.job import leftovers
 from arcp_trio.runtime.job.agents import Agents
-from arcp_trio.runtime.job.durable.beginnings import Beginnings
+from arcp_trio.runtime.job.durable.beginnings import RESTARTED, Beginnings
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.restart import take_over
 from arcp_trio.runtime.session.local_parking import LocalParking
@@ -116,14 +116,14 @@ class Lifetime:
         """Make what needs the runtime's nurseries."""
         core = self._core
         self.jobs = Jobs(core, self._agents, self._revoker, self._workers, jobs)
-        beginnings = Beginnings(core, self.jobs)
+        beginnings = Beginnings(core, self.jobs, RESTARTED)
         if core.store.shared is None:
             self.sessions = Sessions(core, self.jobs, LocalParking(core, self.jobs), sessions)
         else:
             # Not before: a runtime that is alone does not even import it.
             from arcp_trio.runtime.cluster.cluster import Cluster  # noqa: PLC0415
 
-            cluster = self.cluster = Cluster(core, self.jobs, beginnings, core.store.shared)
+            cluster = self.cluster = Cluster(core, self.jobs, core.store.shared)
             self.sessions = Sessions(core, self.jobs, cluster.parking, sessions, cluster.asker)
         self.attendance = Attendance(core, self.sessions, sessions)
         return beginnings

@@ -36,6 +36,16 @@ def steps_of(name: str) -> Agents:
     return agents
 
 
+napping = Agents()
+
+
+@napping.agent("napper", durable=True)
+async def napper(job: JobContext) -> None:
+    """Say something, then sleep."""
+    await job.log("begun")
+    await job.sleep(600)
+
+
 async def add(number: int) -> int:
     """Take a moment, and return the number."""
     await trio.sleep(0.05)
@@ -72,6 +82,58 @@ async def test_clients_and_durable_jobs_go_on_at_once(database: str) -> None:
             end = await again.until_terminal(durable)
             assert end["payload"]["result"] == sum(range(60))
             assert await where(database, durable) == "n1"
+
+
+async def begun(client: Peer) -> str:
+    """Submit a durable job that goes on for long, and return its id once its agent is at work."""
+    job_id = str((await client.submit("napper"))["job_id"])
+    await client.expect("job.event", job_id=job_id)
+    return job_id
+
+
+async def status_of(client: Peer, job_id: str) -> Json:
+    """Return the next event of a job, which is a status."""
+    event = (await client.expect("job.event", job_id=job_id))["payload"]
+    assert event["kind"] == "status"
+    body: Json = event["body"]
+    return body
+
+
+async def test_clients_are_told_that_a_job_has_moved(database: str) -> None:
+    """The status event of a job that was left to another node says that it goes on there."""
+    async with nodes_over(database, others=[napping], limits=QUICK) as (leaver, other):
+        with trio.fail_after(60):
+            client = await leaver.welcomed()
+            job_id = await begun(client)
+            await other_known(leaver)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(leaver.runtime.shutdown)
+                assert await closed(client) == 1012
+            again = await other.welcomed(resume=client.resume_from())
+            assert await status_of(again, job_id) == {
+                "phase": "resumed",
+                "message": "the job goes on at another node",
+                "run": 2,
+            }
+
+
+async def test_clients_are_told_that_a_runtime_was_restarted(database: str) -> None:
+    """The status event of a job says so if a runtime of the same name goes on with it."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    recorder = WireRecorder()
+    first, a = runtime_over(database, "a", napping, limits=QUICK)
+    second, b = runtime_over(database, "a", napping, limits=QUICK)
+    with trio.fail_after(60):
+        async with first, clients_of(first, a, recorder) as node:
+            client = await node.welcomed()
+            job_id = await begun(client)
+        async with second, clients_of(second, b, recorder) as node:
+            again = await node.welcomed(resume=client.resume_from())
+            assert await status_of(again, job_id) == {
+                "phase": "resumed",
+                "message": "the runtime was restarted",
+                "run": 2,
+            }
 
 
 async def where(database: str, job_id: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from arcp_trio import Fenced, Limits, PostgresStore, Runtime
+from arcp_trio import Agents, Fenced, JobContext, Limits, PostgresStore, Runtime
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import WireRecorder
 from tests.cluster.side_by_side import clients_of, runtime_over
@@ -18,6 +18,16 @@ pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 QUICK = Limits(node_seconds=1, cancel_grace_seconds=1)
 GONE = "node is gone, others go on|store in trouble"
 """The second may come before the first, as the node's connections are cut."""
+
+
+napping = Agents()
+
+
+@napping.agent("napper", durable=True)
+async def napper(job: JobContext) -> None:
+    """Say something, then sleep."""
+    await job.log("begun")
+    await job.sleep(600)
 
 
 def silence(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,4 +81,39 @@ async def test_its_job_ends_and_its_credential_is_revoked(
                     assert end["payload"]["retryable"] is True
                     assert upstream.revoked.keys() == upstream.keys.keys()
                     assert scrape(other)("adoptions_total") == 1
+                    await over.wait()
+
+
+@pytest.mark.logs_error(GONE)
+async def test_its_durable_job_goes_on(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients are told that the job goes on at another node: nothing was restarted there."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    recorder = WireRecorder()
+    silent, its_store = runtime_over(database, "n0", napping, limits=QUICK)
+    other, store = runtime_over(database, "n1", napping, limits=QUICK)
+    silence(its_store, monkeypatch)
+    entered, over = trio.Event(), trio.Event()
+
+    async def see_its_end() -> None:
+        with pytest.raises(Fenced):
+            await until_fenced(silent, entered)
+        over.set()
+
+    with trio.fail_after(100):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(see_its_end)
+            await entered.wait()
+            async with clients_of(silent, its_store, recorder) as node:
+                client = await node.welcomed()
+                job_id = (await client.submit("napper"))["job_id"]
+                await client.expect("job.event", job_id=job_id)
+                async with other, clients_of(other, store, recorder) as adopter:
+                    watcher = await adopter.welcomed()
+                    await watcher.send("job.subscribe", {"job_id": job_id, "history": True})
+                    while (event := (await watcher.expect("job.event"))["payload"])[
+                        "kind"
+                    ] == "log":
+                        pass
+                    message = "the job goes on at another node"
+                    assert event["body"] == {"phase": "resumed", "message": message, "run": 2}
                     await over.wait()

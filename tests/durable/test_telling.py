@@ -56,6 +56,27 @@ async def test_every_kind_is_passed_over(autojump_clock: MockClock) -> None:
     assert told == [*first, "resumed 2", "a"]
 
 
+async def test_the_words_for_a_restart(autojump_clock: MockClock) -> None:
+    """One machine has been restarted, and the event says just that."""
+    agents = Agents()
+
+    @agents.agent("agent", durable=True)
+    async def agent(job: JobContext) -> None:
+        await job.sleep(10)
+
+    async with Life.begin(agents) as life:
+        job_id = (await life.peer.submit("agent"))["job_id"]
+        await trio.sleep(5)
+        left = life.killed()
+    async with Life.begin(agents, left, before=life) as second:
+        event = await second.peer.expect("job.event", job_id=job_id)
+        assert event["payload"]["body"] == {
+            "phase": "resumed",
+            "message": "the runtime was restarted",
+            "run": 2,
+        }
+
+
 async def test_an_unfinished_step_tells_again(autojump_clock: MockClock) -> None:
     """What was told inside of a step that was interrupted is told again, after `resumed`."""
     agents = Agents()

@@ -16,6 +16,7 @@ from arcp_trio.runtime.cluster.members import BEATS, Members
 from arcp_trio.runtime.cluster.moving import SharedParking
 from arcp_trio.runtime.cluster.obeying import Obeyer
 from arcp_trio.runtime.cluster.waiting import WaitingJobs
+from arcp_trio.runtime.job.durable.beginnings import ELSEWHERE, Beginnings
 from arcp_trio.runtime.shutdown import GRACE_SECONDS
 from arcp_trio.runtime.tasks import keep_running
 from arcp_trio.store.errors import Fenced, StoreError
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from arcp_trio.runtime.cluster.revealing import Revealer
     from arcp_trio.runtime.core import Core
-    from arcp_trio.runtime.job.durable.beginnings import Beginnings
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.sessions import Sessions
     from arcp_trio.store.shared import Shared
@@ -37,11 +37,12 @@ log = logging.getLogger(__name__)
 class Cluster:
     """What a node has to do with the others."""
 
-    def __init__(self, core: Core, jobs: Jobs, beginnings: Beginnings, shared: Shared) -> None:
+    def __init__(self, core: Core, jobs: Jobs, shared: Shared) -> None:
         self._core = core
         self._shared = shared
         shared.time_calls(core.metrics.engine_called)
         self._jobs = jobs
+        beginnings = Beginnings(core, jobs, ELSEWHERE)
         self.waiting = WaitingJobs(core, jobs, beginnings, shared)
         self.members = Members(core, jobs, beginnings, shared, self.waiting)
         self.asker = Asker(

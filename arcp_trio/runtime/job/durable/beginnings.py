@@ -1,9 +1,10 @@
-"""How durable jobs go on after a restart: at a pace, each with a new call of its agent."""
+"""How durable jobs go on after a restart, or at another node: at a pace, each with a new call."""
 
 from __future__ import annotations
 
 import logging
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -37,13 +38,19 @@ FIRST_PAUSE_SECONDS: Final = 1.0
 LAST_PAUSE_SECONDS: Final = 60.0
 """Between tries to have credentials issued; each is twice the one before."""
 
+RESTARTED: Final = "the runtime was restarted"
+ELSEWHERE: Final = "the job goes on at another node"
+"""What clients are told of a job that begins again."""
+
 
 class Beginnings:
     """Durable jobs that wait for their turn to be begun again, and the pace at which they are."""
 
-    def __init__(self, core: Core, jobs: Jobs) -> None:
+    def __init__(self, core: Core, jobs: Jobs, why: str) -> None:
+        """Begin jobs among those that are alive here; clients are told `why` they begin again."""
         self._core = core
         self._jobs = jobs
+        self._why = why
 
     async def run(self, waiting: Sequence[Job]) -> None:
         """Begin each job: first those that may end the process, one by one, then all others."""
@@ -68,7 +75,7 @@ class Beginnings:
 
     def _begin(self, job: Job) -> None:
         if not self._core.closing:
-            self._jobs.begin_again(job, _call_again)
+            self._jobs.begin_again(job, partial(_call_again, why=self._why))
 
 
 async def _end_late(jobs: Sequence[Job]) -> None:
@@ -87,12 +94,12 @@ def _latest(job: Job) -> float:
     return min((each for each in deadlines if each is not None), default=math.inf)
 
 
-async def _call_again(job: Job) -> None:
+async def _call_again(job: Job, why: str) -> None:
     """Call a job's agent again, or end the job if it must not go on."""
     try:
         job.decide_if_late()
         if job.outcome is None:
-            await _prepare(job)
+            await _prepare(job, why)
     except Exception as error:  # a fence: what fails here ends the job alone
         cause = unwrapped(error)
         if not isinstance(cause, ArcpError):
@@ -102,7 +109,7 @@ async def _call_again(job: Job) -> None:
     await job.run()
 
 
-async def _prepare(job: Job) -> None:
+async def _prepare(job: Job, why: str) -> None:
     """Wait until the job remembers, get its credentials, and store that it runs again.
 
     A job that is to end while it waits is not prepared any further.
@@ -115,7 +122,7 @@ async def _prepare(job: Job) -> None:
             await _get_credentials(job)
             job.decide_if_late()
             if job.outcome is None and not job.suspended:
-                await _store_run(job)
+                await _store_run(job, why)
             nursery.cancel_scope.cancel(reason="the job is prepared")
 
 
@@ -157,14 +164,14 @@ async def _get_credentials(job: Job) -> None:
             return
 
 
-async def _store_run(job: Job) -> None:
+async def _store_run(job: Job, why: str) -> None:
     """Have it stored that the agent is called again, and tell it after all other events."""
     called = job.started_at is not None
     group = job.memory.next_run(called=called)
     if called:
         body: dict[str, JsonLike] = {
             "phase": "resumed",
-            "message": "the runtime was restarted",
+            "message": why,
             "run": job.memory.run,
         }
         add_event(job, "status", body)
