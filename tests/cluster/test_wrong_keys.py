@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import psycopg
 import pytest
 import trio
@@ -34,6 +36,28 @@ async def test_a_public_key_that_was_replaced(database: str) -> None:
         assert SECRET not in dumps(seen).decode()
         assert [row["about"] for row in stage.commands()] == [job["job_id"]] * 2
         assert not any('"sealed":{' in row["answer"] for row in stage.commands())
+
+
+async def test_what_is_not_a_public_key(database: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A node that has shown and asks with bytes that are not a key is refused, with one warning."""
+    async with revealing_nodes(database) as stage:
+        peer = await stage.here.welcomed()
+        job_id = (await peer.submit("rotator", None, lease_request=LEASE))["job_id"]
+        session_id = (await stage.there.welcomed()).resume_from()["session_id"]
+        for number, wrong in enumerate((b"short", bytes(32))):
+            caplog.clear()
+            show(stage, stage.there, wrong)
+            ask(stage, stage.there.store.shared.node, number - 9, Reveal(job_id, session_id, wrong))
+            while number - 9 not in answered(stage):  # noqa: ASYNC110 - in the database
+                await trio.sleep(0.05)
+            answer = answered(stage)[number - 9]
+            assert "PERMISSION_DENIED" in answer
+            assert '"sealed":{' not in answer
+            (warning,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+            assert warning.getMessage() == "credentials kept from another node"
+            assert warning.exc_info is None
+            assert "no valid public key" in str(vars(warning))
+            assert SECRET not in answer + str(vars(warning))
 
 
 async def test_answers_that_were_exchanged(database: str) -> None:

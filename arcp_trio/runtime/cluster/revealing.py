@@ -103,7 +103,8 @@ class Revealer:
         """Seal a job's credentials to the node that has asked, if its session may see them.
 
         Raises:
-            PermissionDenied: it may not, or the session or the key is not that of the node.
+            PermissionDenied: it may not, the session or the key is not that of the node, or the key
+                is not valid.
             InternalError: the store cannot be read now.
         """
         store = self._core.store.for_principal(job.principal)
@@ -117,15 +118,27 @@ class Revealer:
             or not may_see_values(row.principal, row.features, job.principal)
             or shown != asked.public_key
         ):
-            log.warning("credentials kept from another node", extra=_facts(asked) | {"node": asker})
-            raise PermissionDenied("the session may not see this, or is not at the node that asks")
+            raise _refused(
+                asked, asker, "the session may not see this, or is not at the node that asks"
+            )
         held = [] if job.wallet is None else job.wallet.all()
+        values = {each.id: dumps(each.wire()) for each in held}
         me = self._shared.node
-        sealed = {
-            each.id: seal(dumps(each.wire()), asked.public_key, _about(asked, each.id, asker, me))
-            for each in held
-        }
+        try:
+            sealed = {
+                id_: seal(value, asked.public_key, _about(asked, id_, asker, me))
+                for id_, value in values.items()
+            }
+        except ValueError:
+            raise _refused(asked, asker, "the node that asks has no valid public key") from None
         return Obeyed(sealed=Sealed(me, sealed))
+
+
+def _refused(asked: Reveal, asker: int, why: str) -> PermissionDenied:
+    """Note that a node is not told a job's credentials, and return the error for it."""
+    facts = _facts(asked) | {"node": asker, "error": why}
+    log.warning("credentials kept from another node", extra=facts)
+    return PermissionDenied(why)
 
 
 def _about(asked: Reveal, credential_id: str, asker: int, node: int) -> bytes:
