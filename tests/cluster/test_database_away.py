@@ -9,11 +9,10 @@ import psycopg
 import pytest
 import trio
 
-from arcp_trio import InternalError, Limits, PostgresStore
+from arcp_trio import InternalError, Limits
 from arcp_trio.store.postgres import reader
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.store.writes import PutSession
-from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from tests.cluster.side_by_side import NodeHere, clients_of, runtime_over
 from tests.postgres_server import PostgresServer, own_server
@@ -26,13 +25,19 @@ SOON = 20.0
 """Seconds; a second is promised, and without that promise it would be a minute."""
 
 
-async def until_parked(store: PostgresStore, client: Peer) -> None:
-    """Wait until nothing is left to be written of a client's session."""
+async def parked_session(node: NodeHere, resume: Frame | None = None) -> Frame:
+    """Have a client come and go, and return what resumes its session.
+
+    Nothing is left to be written of the session by then.
+    """
+    client = await node.welcomed(resume=resume)
+    await client.drop()
     assert client.session_id is not None
     place = None
     while place is None or place.node is not None:  # noqa: ASYNC110 - no event tells
         await trio.sleep(0.01)
-        place = await store.shared.place(client.session_id)
+        place = await node.store.shared.place(client.session_id)
+    return client.resume_from()
 
 
 @asynccontextmanager
@@ -58,35 +63,25 @@ async def test_a_client_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "RETRY_SECONDS", PATIENT.handshake_seconds)
     with trio.fail_after(100):
         async with node_with_own_server() as (server, node):
-            client = await node.welcomed()
-            await client.drop()
-            await until_parked(node.store, client)
-            for resume in (client.resume_from(), None):
+            for resume in (await parked_session(node), None):
                 server.stop()
                 await expect_to_be_told(node, resume)
                 server.start()
                 await node.store.recovered()
-                client = await node.welcomed(resume=resume)
-                await client.drop()
-                await until_parked(node.store, client)
+                await parked_session(node, resume)
 
 
 async def test_a_client_is_told_of_a_server_that_stands_still() -> None:
     """It is told before the store gives the server up, whether or not it needs a write."""
     with trio.fail_after(100):
         async with node_with_own_server() as (server, node):
-            client = await node.welcomed()
-            await client.drop()
-            await until_parked(node.store, client)
-            for resume in (client.resume_from(), None):
+            for resume in (await parked_session(node), None):
                 server.pause()
                 await expect_to_be_told(node, resume)
                 assert node.store.trouble is None
                 server.go_on()
                 await node.store.flushed()
-                client = await node.welcomed(resume=resume)
-                await client.drop()
-                await until_parked(node.store, client)
+                await parked_session(node, resume)
 
 
 async def test_a_server_that_answers_something_does_not_stand_still() -> None:

@@ -6,35 +6,16 @@ from collections import Counter
 from functools import partial
 
 import attrs
-import psycopg
 import pytest
 import trio
 
-from arcp_trio import Agents, InternalError, JobContext, Json, Limits
+from arcp_trio import Agents, InternalError, JobContext, Json
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import Peer, WireRecorder
-from arcp_trio.transport import TransportClosed
-from tests.cluster.side_by_side import NodeHere, clients_of, nodes_over, runtime_over
-from tests.metrics import scrape
+from tests.cluster.leaving import QUICK, agents, closed, goes_on_at, other_known, waiting_job, where
+from tests.cluster.side_by_side import clients_of, nodes_over, runtime_over
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
-
-QUICK = Limits(cancel_grace_seconds=1, node_seconds=5)
-
-
-def steps_of(name: str) -> Agents:
-    """Return a durable agent of this name, which takes the input as the number of its steps."""
-    agents = Agents()
-
-    @agents.agent(name, durable=True)
-    async def steps(job: JobContext) -> Json:
-        total = 0
-        for number in range(job.input):
-            total += await job.step("add", partial(add, number))
-        return total
-
-    return agents
-
 
 napping = Agents()
 
@@ -46,25 +27,9 @@ async def napper(job: JobContext) -> None:
     await job.sleep(600)
 
 
-async def add(number: int) -> int:
-    """Take a moment, and return the number."""
-    await trio.sleep(0.05)
-    return number
-
-
-async def closed(client: Peer) -> int | None:
-    """Read until the connection is closed, and return the code."""
-    try:
-        while True:
-            await client.receive()
-    except TransportClosed as closed:
-        return closed.code
-
-
 async def test_clients_and_durable_jobs_go_on_at_once(database: str) -> None:
     """Clients are sent away with 1012; a job that cannot move ends within the drain, seen there."""
-    steps = steps_of("steps")
-    async with nodes_over(database, others=[steps], limits=QUICK) as (leaver, other):
+    async with nodes_over(database, others=[agents], limits=QUICK) as (leaver, other):
         with trio.fail_after(60):
             client = await leaver.welcomed()
             durable = (await client.submit("steps", 60))["job_id"]
@@ -136,91 +101,46 @@ async def test_clients_are_told_that_a_runtime_was_restarted(database: str) -> N
             }
 
 
-async def where(database: str, job_id: str) -> str | None:
-    """Return the name of the node that has a job, or had it last."""
-
-    def read() -> str | None:
-        with psycopg.connect(database) as db:
-            found = db.execute(
-                "SELECT name FROM arcp.job LEFT JOIN arcp.node USING (node) WHERE job_id = %s",
-                (job_id,),
-            ).fetchone()
-        assert found is not None
-        name: str | None = found[0]
-        return name
-
-    return await trio.to_thread.run_sync(read)
-
-
-async def left_waiting(leaver: NodeHere, other: NodeHere, database: str) -> tuple[Peer, str]:
-    """Have a durable job wait for a node; return a client at the other one, and the job's id."""
-    client = await leaver.welcomed()
-    job_id = (await client.submit("steps", 40))["job_id"]
-    await trio.sleep(0.5)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(leaver.runtime.shutdown)
-        assert await closed(client) == 1012
-    again = await other.welcomed(resume=client.resume_from())
-    assert await where(database, job_id) is None
-    return again, job_id
-
-
 async def test_a_durable_job_waits_for_its_agent(database: str) -> None:
     """A job that no other node could begin again goes on once there is one that can."""
-    steps, recorder = steps_of("steps"), WireRecorder()
-    await trio.to_thread.run_sync(make_schema, database, None)
-    (first, a), (second, b), (third, c) = (
-        runtime_over(database, "a", steps, limits=QUICK),
-        runtime_over(database, "b", limits=QUICK),
-        runtime_over(database, "c", steps, limits=QUICK),
-    )
-    with trio.fail_after(60):
-        async with second, clients_of(second, b, recorder) as other:
-            async with first, clients_of(first, a, recorder) as leaver:
-                await other_known(leaver)
-                client, job_id = await left_waiting(leaver, other, database)
-            async with third, clients_of(third, c, recorder):
-                end = await client.until_terminal(job_id)
-                assert end["payload"]["result"] == sum(range(40))
-                assert await where(database, job_id) == "c"
+    async with waiting_job(database) as (client, job_id):
+        await goes_on_at("c", database, client, job_id)
 
 
 async def test_a_durable_job_waits_for_no_longer_than_that(database: str) -> None:
     """After `orphan_seconds` the job ends, and says which agent is missing."""
-    steps, recorder = steps_of("steps"), WireRecorder()
-    limits = attrs.evolve(QUICK, orphan_seconds=2)
+    async with waiting_job(database, attrs.evolve(QUICK, orphan_seconds=2)) as (client, job_id):
+        end = await client.until_terminal(job_id)
+        assert end["payload"]["code"] == "AGENT_NOT_AVAILABLE"
+
+
+async def test_a_node_that_has_just_joined_takes_clients(database: str) -> None:
+    """A node that ends before it has seen the newer one by its beats sends its clients there."""
+    rare = attrs.evolve(QUICK, node_seconds=600)
     await trio.to_thread.run_sync(make_schema, database, None)
-    first, a = runtime_over(database, "a", steps, limits=limits)
-    second, b = runtime_over(database, "b", limits=limits)
+    recorder = WireRecorder()
+    first, a = runtime_over(database, "a", limits=rare)
+    second, b = runtime_over(database, "b", limits=rare)
     with trio.fail_after(60):
-        async with second, clients_of(second, b, recorder) as other:
-            async with first, clients_of(first, a, recorder) as leaver:
-                await other_known(leaver)
-                client, job_id = await left_waiting(leaver, other, database)
-            end = await client.until_terminal(job_id)
-            assert end["payload"]["code"] == "AGENT_NOT_AVAILABLE"
+        async with first, clients_of(first, a, recorder) as leaver:
+            client = await leaver.welcomed()
+            async with second, clients_of(second, b, recorder) as other:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(leaver.runtime.shutdown)
+                    assert await closed(client) == 1012
+                await other.welcomed(resume=client.resume_from())
 
 
 async def test_a_job_that_waits_counts(database: str) -> None:
     """A job that waits for a node counts towards `jobs_per_principal`, also at a new node."""
-    steps, recorder = steps_of("steps"), WireRecorder()
     limits = attrs.evolve(QUICK, jobs_per_principal=1)
-    await trio.to_thread.run_sync(make_schema, database, None)
-    (first, a), (second, b), (third, c) = (
-        runtime_over(database, "a", steps, limits=limits),
-        runtime_over(database, "b", limits=limits),
-        runtime_over(database, "c", limits=limits),
-    )
-    with trio.fail_after(60):
-        async with second, clients_of(second, b, recorder) as other:
-            async with first, clients_of(first, a, recorder) as leaver:
-                await other_known(leaver)
-                await left_waiting(leaver, other, database)
-            async with third, clients_of(third, c, recorder) as newest:
-                client = await newest.welcomed()
-                with pytest.raises(InternalError) as refusal:
-                    await submit_again_and_again(client)
-                assert refusal.value.details["limit"] == "jobs_per_principal"
+    async with waiting_job(database, limits):
+        third, c = runtime_over(database, "c", limits=limits)
+        async with third, clients_of(third, c, WireRecorder()) as newest:
+            client = await newest.welcomed()
+            with pytest.raises(InternalError) as refusal:
+                await submit_again_and_again(client)
+            assert refusal.value.details["limit"] == "jobs_per_principal"
 
 
 async def submit_again_and_again(client: Peer) -> None:
@@ -250,26 +170,3 @@ async def test_a_node_that_drains_is_idle(database: str) -> None:
             trio.lowlevel.add_instrument(steps)
             await node.runtime.shutdown(drain=30)
             assert 0 < steps.by_task["jobs that wait for a node"] < 20
-
-
-async def other_known(node: NodeHere) -> None:
-    """Wait until a node has seen another one, so that it can leave anything to it."""
-    while scrape(node.runtime)("nodes", state="up") < 2:  # noqa: ASYNC110 - a beat tells nobody
-        await trio.sleep(0.05)
-
-
-async def test_a_node_that_has_just_joined_takes_clients(database: str) -> None:
-    """A node that ends before it has seen the newer one by its beats sends its clients there."""
-    rare = attrs.evolve(QUICK, node_seconds=600)
-    await trio.to_thread.run_sync(make_schema, database, None)
-    recorder = WireRecorder()
-    first, a = runtime_over(database, "a", limits=rare)
-    second, b = runtime_over(database, "b", limits=rare)
-    with trio.fail_after(60):
-        async with first, clients_of(first, a, recorder) as leaver:
-            client = await leaver.welcomed()
-            async with second, clients_of(second, b, recorder) as other:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(leaver.runtime.shutdown)
-                    assert await closed(client) == 1012
-                await other.welcomed(resume=client.resume_from())

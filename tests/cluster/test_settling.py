@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import attrs
 import psycopg
 import pytest
 import trio
 
 from arcp_trio.store.errors import StoreError
-from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.store.postgres.sharing import PostgresShared
-from arcp_trio.testing import Peer, WireRecorder
-from tests.cluster.side_by_side import NodeHere, clients_of, runtime_over
-from tests.cluster.test_leaving import QUICK, left_waiting, other_known, steps_of, where
+from tests.cluster.leaving import QUICK, goes_on_at, waiting_job, where
+from tests.cluster.side_by_side import runtime_over
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
 AWAY_SECONDS = 0.3
-STEPS = steps_of("steps")
-LIMITS = attrs.evolve(QUICK, node_seconds=2)
-
-
-async def waiting_job(database: str, other: NodeHere, recorder: WireRecorder) -> tuple[Peer, str]:
-    """Have a durable job wait, whose agent the `other` node does not have."""
-    runtime, store = runtime_over(database, "a", STEPS, limits=LIMITS)
-    async with runtime, clients_of(runtime, store, recorder) as leaver:
-        await other_known(leaver)
-        return await left_waiting(leaver, other, database)
-
-
-async def goes_on_at(name: str, database: str, client: Peer, job_id: str) -> None:
-    """Check that a job goes on at a node, which is started, and ends there."""
-    runtime, _ = runtime_over(database, name, STEPS, limits=LIMITS)
-    async with runtime:
-        end = await client.until_terminal(job_id)
-        assert end["payload"]["result"] == sum(range(40))
-        assert await where(database, job_id) == name
 
 
 async def test_a_job_is_taken_and_its_commands_cannot_be_read(
@@ -59,13 +37,8 @@ async def test_a_job_is_taken_and_its_commands_cannot_be_read(
 
     monkeypatch.setattr(PostgresShared, "take_jobs", take)
     monkeypatch.setattr(PostgresShared, "open_commands", read)
-    await trio.to_thread.run_sync(make_schema, database, None)
-    recorder = WireRecorder()
-    runtime, store = runtime_over(database, "b", limits=LIMITS)
-    with trio.fail_after(60):
-        async with runtime, clients_of(runtime, store, recorder) as other:
-            client, job_id = await waiting_job(database, other, recorder)
-            await goes_on_at("c", database, client, job_id)
+    async with waiting_job(database) as (client, job_id):
+        await goes_on_at("c", database, client, job_id)
     assert away_until
 
 
@@ -91,16 +64,11 @@ async def test_a_job_is_to_be_left_and_the_database_fails(
             raise StoreError("away")
         await leave_jobs(shared, job_ids)
 
-    await trio.to_thread.run_sync(make_schema, database, None)
-    recorder = WireRecorder()
-    runtime, store = runtime_over(database, "b", limits=LIMITS)
-    with trio.fail_after(60):
-        async with runtime, clients_of(runtime, store, recorder) as other:
-            client, job_id = await waiting_job(database, other, recorder)
-            await trio.to_thread.run_sync(give_to, database, "c", job_id)
-            monkeypatch.setattr(PostgresShared, "leave_jobs", leave)
-            async with runtime_over(database, "c", limits=LIMITS)[0]:
-                while await where(database, job_id) is not None:  # noqa: ASYNC110 - in the database
-                    await trio.sleep(0.05)
-            assert not fails
-            await goes_on_at("d", database, client, job_id)
+    async with waiting_job(database) as (client, job_id):
+        await trio.to_thread.run_sync(give_to, database, "c", job_id)
+        monkeypatch.setattr(PostgresShared, "leave_jobs", leave)
+        async with runtime_over(database, "c", limits=QUICK)[0]:
+            while await where(database, job_id) is not None:  # noqa: ASYNC110 - in the database
+                await trio.sleep(0.05)
+        assert not fails
+        await goes_on_at("d", database, client, job_id)
