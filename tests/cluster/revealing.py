@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import sys
-from base64 import b64encode
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
-import psycopg
 import pytest
 import trio
 
 from arcp_trio import Agents, JobContext, Json, Limits, Policy
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import WireRecorder
+from tests.cluster.keeping import check_secrecy, keep_everything, kept
 from tests.cluster.side_by_side import LIMITS, NodeHere, clients_of, runtime_over
 from tests.credentials.upstream import Upstream
 
 SECONDS: Final = 60
-
-_KEEP: Final = """
-    CREATE TABLE kept (name text, values jsonb);
-    CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO public.kept VALUES (TG_TABLE_NAME, to_jsonb(NEW));
-        RETURN NULL;
-    END $$"""
 
 
 class Stage:
@@ -48,27 +40,14 @@ class Stage:
         await job.log("after")
         await trio.sleep_forever()
 
-    def kept(self, table: str = "%") -> list[dict[str, str]]:
-        """Return each row that the database was ever given, also if it is gone; bytes as text."""
-        with psycopg.connect(self.database) as db:
-            rows = db.execute("SELECT values FROM kept WHERE name LIKE %s", (table,)).fetchall()
-        return [{name: _readable(str(value)) for name, value in row.items()} for (row,) in rows]
-
     def commands(self) -> list[dict[str, str]]:
         """Return the commands to reveal something, each as it was asked and as it was answered."""
-        return [row for row in self.kept("command") if row["kind"] == "reveal"]
+        return [row for row in kept(self.database, "command") if row["kind"] == "reveal"]
 
-
-def _readable(value: str) -> str:
-    return bytes.fromhex(value[2:]).decode("latin-1") if value.startswith("\\x") else value
-
-
-def spellings(secret: str) -> Iterator[str]:
-    """Yield a secret as it is, and as base64 has it, wherever it begins."""
-    yield secret
-    for skipped in range(3):
-        encoded = b64encode(bytes(skipped) + secret.encode())
-        yield encoded[4 : len(encoded) // 4 * 4 - 4].decode()
+    def check_secrecy(self) -> None:
+        """Check that no row has ever had a value."""
+        values = [key.value for key in self.upstream.keys.values()]
+        check_secrecy(self.database, *values, found="before")
 
 
 def without_cryptography(patch: pytest.MonkeyPatch) -> None:
@@ -92,7 +71,7 @@ async def revealing_nodes(
     """Run two nodes for the time of a test; those in `lacking` are without `cryptography`."""
     stage, recorder = Stage(database), WireRecorder()
     await trio.to_thread.run_sync(make_schema, database, None)
-    await trio.to_thread.run_sync(_keep_everything, database)
+    await trio.to_thread.run_sync(keep_everything, database)
     runtimes = [
         runtime_over(
             database, name, stage.agents, policy=policy, limits=limits, provisioner=stage.upstream
@@ -110,14 +89,3 @@ async def revealing_nodes(
             async with second, clients_of(second, second_store, recorder) as stage.there:
                 patch.undo()
                 yield stage
-
-
-def _keep_everything(database: str) -> None:
-    with psycopg.connect(database) as db:
-        db.execute(_KEEP)
-        tables = db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'arcp'").fetchall()
-        for (table,) in tables:
-            db.execute(
-                f"CREATE TRIGGER keep AFTER INSERT OR UPDATE ON arcp.{table}"
-                " FOR EACH ROW EXECUTE FUNCTION public.keep()".encode()
-            )

@@ -16,7 +16,7 @@ from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import CLIENT_FEATURES, Feature
 from arcp_trio.wire.json import dumps
-from tests.cluster.revealing import SECONDS, Stage, revealing_nodes, spellings
+from tests.cluster.revealing import SECONDS, Stage, revealing_nodes
 from tests.cluster.side_by_side import give_job
 from tests.credentials.runtimes import LEASE
 from tests.credentials.upstream import SECRET
@@ -31,6 +31,26 @@ STRANGER = 9_999
 def from_the_start(peer: Peer) -> Frame:
     """Return what resumes a session, with everything replayed."""
     return {**peer.resume_from(), "last_event_seq": 0}
+
+
+async def submitted(stage: Stage) -> tuple[Peer, Frame]:
+    """Have a client submit a job with credentials; return both, the job as it was accepted."""
+    peer = await stage.here.welcomed()
+    return peer, await peer.submit("rotator", None, lease_request=LEASE)
+
+
+async def submitted_elsewhere(stage: Stage) -> tuple[Peer, Frame]:
+    """Have a client submit a job, and resume at the other node; return both."""
+    peer, job = await submitted(stage)
+    return await stage.there.welcomed(resume=from_the_start(peer)), job
+
+
+async def submitted_at_a_stranger(stage: Stage) -> tuple[Peer, Frame]:
+    """Have a client at a node, and its job at one that there is not; return both."""
+    peer, job = await submitted(stage)
+    await until_logged(peer, "before")
+    give_job(stage.database, job["job_id"], STRANGER)
+    return await stage.there.welcomed(resume=from_the_start(peer)), job
 
 
 async def until_logged(peer: Peer, words: str) -> list[Frame]:
@@ -53,21 +73,10 @@ async def subscribed(peer: Peer, job_id: str) -> Frame:
     return await peer.answer("job.subscribed", request)
 
 
-def check_secrecy(stage: Stage) -> None:
-    """Check that no row has ever had a value, although they had what can be read."""
-    kept = " ".join(value for row in stage.kept() for value in row.values())
-    assert "before" in kept, "what is stored is found"
-    for value in [key.value for key in stage.upstream.keys.values()]:
-        for spelling in spellings(value):
-            assert spelling not in kept
-
-
 async def test_the_values_reach_the_client(database: str) -> None:
     """A resume at another node replays the value, a rotation there has one; all in order."""
     async with revealing_nodes(database) as stage:
-        peer = await stage.here.welcomed()
-        job = await peer.submit("rotator", None, lease_request=LEASE)
-        away = await stage.there.welcomed(resume=from_the_start(peer))
+        away, job = await submitted_elsewhere(stage)
         seen = await until_logged(away, "before")
         stage.may_rotate.set()
         seen += await until_logged(away, "after")
@@ -84,7 +93,7 @@ async def test_the_values_reach_the_client(database: str) -> None:
             assert again[0]["payload"]["credentials"][0]["value"] == rotated
             assert again[2]["payload"]["body"]["value"] == rotated
         assert any('"sealed":{"node"' in row["answer"] for row in stage.commands())
-        check_secrecy(stage)
+        stage.check_secrecy()
 
 
 async def test_a_submit_whose_job_runs_at_another_node(database: str) -> None:
@@ -95,7 +104,7 @@ async def test_a_submit_whose_job_runs_at_another_node(database: str) -> None:
         job = await peer.submit("rotator", None, **fields)
         again = await other.submit("rotator", None, **fields)
         assert (again["job_id"], again["credentials"]) == (job["job_id"], job["credentials"])
-        check_secrecy(stage)
+        stage.check_secrecy()
 
 
 @pytest.mark.parametrize("lacking", ["here", "there"])
@@ -105,8 +114,7 @@ async def test_without_the_extra_values_are_left_out(database: str, lacking: str
     At the job's node the value is seen again.
     """
     async with revealing_nodes(database, lacking=(lacking,)) as stage:
-        peer = await stage.here.welcomed()
-        job = await peer.submit("rotator", None, lease_request=LEASE)
+        peer, job = await submitted(stage)
         assert job["credentials"][0]["value"].startswith(SECRET)
         away = await stage.there.welcomed(resume=from_the_start(peer))
         seen = await until_logged(away, "before")
@@ -119,7 +127,7 @@ async def test_without_the_extra_values_are_left_out(database: str, lacking: str
         back = await stage.here.welcomed(resume=away.resume_from())
         payload = await subscribed(back, job["job_id"])
         assert payload["credentials"][0]["value"].startswith(SECRET)
-        check_secrecy(stage)
+        stage.check_secrecy()
 
 
 async def test_a_node_of_the_version_before(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,9 +135,7 @@ async def test_a_node_of_the_version_before(database: str, monkeypatch: pytest.M
     older = msgspec.json.Decoder(EndJob | AnswerTo)
     monkeypatch.setattr(command_rows, "_read_command", older)
     async with revealing_nodes(database, limits=Limits(command_seconds=SECONDS)) as stage:
-        peer = await stage.here.welcomed()
-        await peer.submit("rotator", None, lease_request=LEASE)
-        away = await stage.there.welcomed(resume=from_the_start(peer))
+        away, _ = await submitted_elsewhere(stage)
         seen = await until_logged(away, "before")
         assert "credentials" not in seen[0]["payload"]
         assert "does not know" in stage.commands()[-1]["answer"]
@@ -141,8 +147,7 @@ async def test_who_else_is_told(database: str) -> None:
     For others, the job's node is not even asked.
     """
     async with revealing_nodes(database, policy=Policy(observers={"bob"})) as stage:
-        peer = await stage.here.welcomed()
-        job = await peer.submit("rotator", None, lease_request=LEASE)
+        _, job = await submitted(stage)
         features = set(CLIENT_FEATURES) - {Feature.PROVISIONED_CREDENTIALS}
         without = await stage.there.connect()
         await without.hello(features=tuple(features))
@@ -152,7 +157,7 @@ async def test_who_else_is_told(database: str) -> None:
         for node in (stage.here, stage.there):
             own = await subscribed(await node.welcomed(), job["job_id"])
             assert own["credentials"] == job["credentials"]
-        check_secrecy(stage)
+        stage.check_secrecy()
 
 
 async def test_a_node_that_takes_its_time(database: str) -> None:
@@ -162,11 +167,7 @@ async def test_a_node_that_takes_its_time(database: str) -> None:
     """
     limits = Limits(cancel_grace_seconds=1, command_seconds=SECONDS)
     async with revealing_nodes(database, limits=limits) as stage:
-        peer = await stage.here.welcomed()
-        job = await peer.submit("rotator", None, lease_request=LEASE)
-        await until_logged(peer, "before")
-        give_job(database, job["job_id"], STRANGER)
-        away = await stage.there.welcomed(resume=from_the_start(peer))
+        away, job = await submitted_at_a_stranger(stage)
         for _ in range(2):
             await away.send("session.ping", {"nonce": "n", "sent_at": "2026-01-01T00:00:00Z"})
             assert told([await away.receive()]) == ["session.pong"]
@@ -174,7 +175,7 @@ async def test_a_node_that_takes_its_time(database: str) -> None:
         seen = await until_logged(away, "before")
         assert told(seen) == ["job.accepted", "before"]
         assert seen[0]["payload"]["credentials"] == job["credentials"]
-        check_secrecy(stage)
+        stage.check_secrecy()
 
 
 async def test_a_node_that_does_not_answer(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,11 +186,7 @@ async def test_a_node_that_does_not_answer(database: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(revealing, "SILENT_SECONDS", math.inf)
     limits = Limits(cancel_grace_seconds=1, command_seconds=1)
     async with revealing_nodes(database, limits=limits) as stage:
-        peer = await stage.here.welcomed()
-        job = await peer.submit("rotator", None, lease_request=LEASE)
-        await until_logged(peer, "before")
-        give_job(database, job["job_id"], STRANGER)
-        away = await stage.there.welcomed(resume=from_the_start(peer))
+        away, job = await submitted_at_a_stranger(stage)
         seen = await until_logged(away, "before")
         assert told(seen) == ["job.accepted", "before"]
         assert "credentials" not in seen[0]["payload"]
