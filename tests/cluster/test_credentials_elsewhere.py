@@ -107,6 +107,19 @@ async def test_a_submit_whose_job_runs_at_another_node(database: str) -> None:
         stage.check_secrecy()
 
 
+async def test_credentials_that_the_job_has_got_since(database: str) -> None:
+    """A subscription elsewhere is answered with all that the job has by now, as it is at home."""
+    async with revealing_nodes(database) as stage:
+        stage.upstream.rotates = 2
+        peer, job = await submitted(stage)
+        stage.may_rotate.set()
+        await until_logged(peer, "after")
+        for node in (stage.here, stage.there):
+            told = await subscribed(await node.welcomed(), job["job_id"])
+            assert {each["value"] for each in told["credentials"]} == stage.upstream.live_values
+        stage.check_secrecy()
+
+
 @pytest.mark.parametrize("lacking", ["here", "there"])
 async def test_without_the_extra_values_are_left_out(database: str, lacking: str) -> None:
     """If a node lacks it, of the job or of the client, frames lack values, and come all the same.

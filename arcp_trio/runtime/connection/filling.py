@@ -33,13 +33,18 @@ class HoleFiller:
         async with trio.open_nursery() as nursery:
             for job_id in elsewhere:
                 nursery.start_soon(self._ask, job_id, revealed, name=f"reveal {job_id}")
-        find = partial(_credential, revealed)
-        return [(seq, fill_holes(tail, find) if has_holes(tail) else tail) for seq, tail in frames]
+        return [(seq, _filled(tail, revealed)) for seq, tail in frames]
 
     async def _ask(self, job_id: str, revealed: dict[str, Mapping[str, JsonObject]]) -> None:
         wallets = self._jobs.other_wallets
         assert wallets is not None, "else there would not be holes"
         revealed[job_id] = await wallets.reveal(job_id, self._session.id, self._session.principal)
+
+
+def _filled(tail: bytes, revealed: Mapping[str, Mapping[str, JsonObject]]) -> bytes:
+    if not has_holes(tail):
+        return tail
+    return fill_holes(tail, partial(_credential, revealed), revealed[job_of(tail)])
 
 
 def _credential(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol, TypeAlias
 
 from arcp_trio.store.records import HOLES
@@ -14,7 +14,8 @@ Lookup: TypeAlias = Callable[[str, str], JsonObject | None]
 
 _MARK: Final = bytes([HOLES])
 
-_LISTING: Final = frozenset({"job.accepted", "job.subscribed"})
+_SUBSCRIBED: Final = "job.subscribed"
+_LISTING: Final = frozenset({"job.accepted", _SUBSCRIBED})
 """The types of frames that list credentials; the others have one in the body of an event."""
 
 
@@ -33,16 +34,24 @@ def job_of(tail: bytes) -> str:
     return str(_fields(tail)["job_id"])
 
 
-def fill_holes(tail: bytes, find: Lookup) -> bytes:
+def fill_holes(tail: bytes, find: Lookup, held: Iterable[str] = ()) -> bytes:
     """Return the tail of a frame with holes as one reader may see it.
 
     A credential without a value is of no use: where credentials are listed, it is left out.
+
+    Args:
+        tail: of the frame.
+        find: finds credentials.
+        held: the ids of those that a job at another node has by now. The answer to a subscription
+            lists them, too: this node knows only what the job was accepted with.
     """
     fields = _fields(tail)
     payload, job_id = object_in(fields["payload"]), str(fields["job_id"])
     if fields["type"] in _LISTING:
-        listed = list_in(payload.pop("credentials"))
-        shown = [find(job_id, str(object_in(each)["id"])) for each in listed]
+        ids = [str(object_in(each)["id"]) for each in list_in(payload.pop("credentials"))]
+        if fields["type"] == _SUBSCRIBED:
+            ids = [*dict.fromkeys([*ids, *held])]
+        shown = [find(job_id, credential_id) for credential_id in ids]
         if any(shown):
             payload["credentials"] = [each for each in shown if each is not None]
     else:
