@@ -7,6 +7,7 @@ import math
 import msgspec
 import psycopg
 import pytest
+import trio
 
 from arcp_trio import Limits, Policy
 from arcp_trio.runtime.cluster import revealing
@@ -26,6 +27,9 @@ pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
 STRANGER = 9_999
 """The number of a node that there is not."""
+
+SOON = 3
+"""Seconds; a write waits 5 for a lock, and a transaction that stands still ends after 15."""
 
 
 def from_the_start(peer: Peer) -> Frame:
@@ -209,4 +213,19 @@ async def test_a_node_that_does_not_answer(database: str, monkeypatch: pytest.Mo
         assert len(stage.commands()) == asked > 0
         with psycopg.connect(database) as db:
             assert db.execute("SELECT FROM arcp.command").fetchall() == []
+        give_job(database, job["job_id"], stage.here.store.shared.node)
+
+
+async def test_a_node_that_stands_still_as_it_answers(database: str) -> None:
+    """A command that the other node has locked is left to it: nothing at the asking node waits."""
+    limits = Limits(cancel_grace_seconds=1, command_seconds=1)
+    async with revealing_nodes(database, limits=limits) as stage:
+        away, job = await submitted_at_a_stranger(stage)
+        while not stage.commands():  # noqa: ASYNC110 - in the database
+            await trio.sleep(0.01)
+        with psycopg.connect(database) as db:
+            db.execute("SELECT FROM arcp.command FOR UPDATE")  # until the end of the block
+            assert told(await until_logged(away, "before")) == ["job.accepted", "before"]
+            with trio.fail_after(SOON):
+                await stage.there.welcomed()
         give_job(database, job["job_id"], stage.here.store.shared.node)

@@ -36,7 +36,13 @@ ANSWER: Final = """
     RETURNING asker"""
 """Answers a command, and returns the number of the node that has asked."""
 
-DROP: Final = "DELETE FROM command WHERE asker = %(me)s AND number = ANY(%(numbers)s)"
+DROP: Final = """
+    DELETE FROM command WHERE id = ANY (ARRAY(
+        SELECT id FROM command WHERE asker = %(me)s AND number = ANY(%(numbers)s)
+        FOR UPDATE SKIP LOCKED))"""
+"""Removes commands, but none that is being answered just now: the node that answers may stand
+still, and everything that this one writes would wait. The cleaning removes old answers.
+"""
 
 SHOW_KEY: Final = "UPDATE node SET public_key = %(public_key)s WHERE node = %(me)s"
 
