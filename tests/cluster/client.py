@@ -48,6 +48,10 @@ class Client:
         """Jobs by their keys."""
         self.codes: list[int | None] = []
         """The close codes of the connections so far."""
+        self.values: dict[str, str | None] = {}
+        """By job, the value of its credential, as it was told of it last."""
+        self.replays = False
+        """Whether a resume brings everything again."""
         self._balancer = balancer
         self._patience = patience
         self._peer: Peer | None = None
@@ -116,7 +120,7 @@ class Client:
     def _resume_from(self) -> Frame | None:
         if self._resume is None:
             return None
-        highest = self.recorder.highest(self._resume["session_id"])
+        highest = 0 if self.replays else self.recorder.highest(self._resume["session_id"])
         return {**self._resume, "last_event_seq": highest}
 
     async def _read(self, peer: Peer) -> None:
@@ -139,6 +143,7 @@ class Client:
         if kind in TERMINAL:
             self._ended.setdefault(frame["job_id"], {**payload, "type": kind})
         self._check_count(frame)
+        self._note_value(frame)
         self._tell()
 
     def _check_count(self, frame: Frame) -> None:
@@ -148,6 +153,14 @@ class Client:
             said, due = int(payload["body"]["message"]), self._said.get(job_id, 0)
             assert said <= due, f"{job_id} says {said} where {due} is due"
             self._said[job_id] = max(due, said + 1)
+
+    def _note_value(self, frame: Frame) -> None:
+        payload = frame["payload"]
+        if frame["type"] in ("job.accepted", "job.subscribed"):
+            told = payload.get("credentials")
+            self.values[payload["job_id"]] = told[0]["value"] if told else None
+        elif payload.get("kind") == "status" and payload["body"]["phase"] == "credential_rotated":
+            self.values[frame["job_id"]] = payload["body"].get("value")
 
     def _tell(self) -> None:
         self._news.set()
@@ -204,9 +217,9 @@ class Client:
             await self.until("end of a lost connection", lambda: self._peer is not peer)
             return None
 
-    async def submit(self, agent: str, input_: Json, key: str) -> str:
+    async def submit(self, agent: str, input_: Json, key: str, **fields: Json) -> str:
         """Submit a job until it is accepted, and return its id."""
-        payload: Frame = {"agent": agent, "input": input_, "idempotency_key": key}
+        payload: Frame = {"agent": agent, "input": input_, "idempotency_key": key, **fields}
         while True:
             answer = await self.ask("job.submit", payload)
             assert answer is not None

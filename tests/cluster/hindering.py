@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import trio
 
 from tests.cluster.line import Flow
-from tests.cluster.nodes import Node
+from tests.cluster.nodes import SERVE, Node
 from tests.cluster.stage import Stage, staged
 from tests.postgres import fresh_database
 
@@ -52,11 +52,23 @@ async def late(_node: Node, _flow: Flow) -> None:
     await trio.sleep(LATE_SECONDS)
 
 
+async def restore(node: Node) -> None:
+    """Have a node go on as if nothing had been done to it."""
+    if not node.running:
+        await node.start()
+    elif not node.serves:
+        node.signal(signal.SIGCONT)
+        node.serves = True
+
+
 FAULTS: Final = (killed, stopped, cut_off, unheard, late)
 
 
 async def with_each_fault(
-    folder: Path, go_through: Callable[[Stage, Fault], Awaitable[int]], node_seconds: float
+    folder: Path,
+    go_through: Callable[[Stage, Fault], Awaitable[int]],
+    node_seconds: float,
+    program: Sequence[str] = SERVE,
 ) -> dict[str, int]:
     """Run a cluster for each fault, all side by side, as most of it is waiting.
 
@@ -72,7 +84,13 @@ async def with_each_fault(
         async with AsyncExitStack() as stack:
             async with starting:  # many nodes that start at once take long
                 database = stack.enter_context(fresh_database())
-                running = staged(database, files, node_seconds=node_seconds, seconds=RUN_SECONDS)
+                running = staged(
+                    database,
+                    files,
+                    node_seconds=node_seconds,
+                    seconds=RUN_SECONDS,
+                    program=program,
+                )
                 stage = await stack.enter_async_context(running)
             done[name] = await go_through(stage, fault)
             log.info("%s at each of %d messages", name, done[name])

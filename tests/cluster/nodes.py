@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,8 @@ ROOT: Final = Path(__file__).parents[2]
 PRINCIPALS: Final = ("alice", "bob")
 NODE_SECONDS: Final = 2
 """After how long without a beat a node counts as dead."""
+SERVE: Final = ("arcp_trio", "serve")
+"""The module, and its first words, that a node is a process of."""
 
 _FRAME_BYTES: Final = 1024 * 1024
 _START_SECONDS: Final = 300.0
@@ -38,14 +40,16 @@ def token_of(principal: str) -> str:
 class Node:
     """One name, and the process that has it now."""
 
-    def __init__(self, name: str, folder: Path, line: DatabaseLine) -> None:
+    def __init__(
+        self, name: str, folder: Path, line: DatabaseLine, program: Sequence[str] = SERVE
+    ) -> None:
         self.name = name
         self.line = line
         self.port = 0
         self.serves = False
         """Whether the balancer takes clients to it."""
         self._log = folder / f"{name}.log"
-        self._config = folder / "serve.toml"
+        self._command = [sys.executable, "-m", *program, "--config", str(folder / "serve.toml")]
         self._process: trio.Process | None = None
 
     @property
@@ -65,11 +69,10 @@ class Node:
 
     async def tries_to_start(self) -> bool:
         """Start a process; return whether it listens, or else has ended."""
-        command = [sys.executable, "-m", "arcp_trio", "serve", "--config", str(self._config)]
         tokens = ",".join(f"{principal}={token_of(principal)}" for principal in PRINCIPALS)
         with self._log.open("ab") as log:
             self._process = await trio.lowlevel.open_process(
-                [*command, "--node", self.name, "--port", "0"],
+                [*self._command, "--node", self.name, "--port", "0"],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=ROOT,
@@ -128,9 +131,11 @@ async def peer_at(node: Node, features: tuple[str, ...] = ALL_FEATURES) -> Async
 class Cluster:
     """Some nodes, and the balancer before them."""
 
-    def __init__(self, nodes: list[Node], database: str) -> None:
+    def __init__(self, nodes: list[Node], database: str, folder: Path) -> None:
         self.nodes = nodes
         self.database = database
+        self.folder = folder
+        """With the nodes' logs, and what else they keep beside their configuration."""
         self.balancer = Balancer(lambda: [node.port for node in self.nodes if node.serves])
 
     def __getitem__(self, place: int) -> Node:
@@ -150,6 +155,7 @@ async def cluster_over(
     nodes: int = 3,
     node_seconds: float = NODE_SECONDS,
     drain: float = 1,
+    program: Sequence[str] = SERVE,
 ) -> AsyncGenerator[Cluster]:
     """Run some nodes over a database; no process is left after the block."""
     (folder / "serve.toml").write_text(
@@ -159,7 +165,8 @@ async def cluster_over(
     )
     async with tasks_beside() as nursery:
         lines = [DatabaseLine(database) for _ in range(nodes)]
-        cluster = Cluster([Node(f"n{n}", folder, line) for n, line in enumerate(lines)], database)
+        named = [Node(f"n{n}", folder, line, program) for n, line in enumerate(lines)]
+        cluster = Cluster(named, database, folder)
         try:
             for line in lines:
                 await nursery.start(line.run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.postgres.administering import make_schema
 from tests.cluster.audit import audit
 from tests.cluster.client import PATIENCE_SECONDS, Client
-from tests.cluster.nodes import NODE_SECONDS, Cluster, Node, cluster_over
+from tests.cluster.nodes import NODE_SECONDS, SERVE, Cluster, Node, cluster_over
 
 TEST_SECONDS: Final = 110.0
 
@@ -54,12 +54,13 @@ async def staged(
     node_seconds: float = NODE_SECONDS,
     drain: float = 1,
     seconds: float = TEST_SECONDS,
+    program: Sequence[str] = SERVE,
 ) -> AsyncGenerator[Stage]:
     """Run a cluster with clients, for the time that a test may take, and audit the database."""
     await trio.to_thread.run_sync(make_schema, database, None)
     with trio.fail_after(seconds):
         async with cluster_over(
-            database, folder, nodes=nodes, node_seconds=node_seconds, drain=drain
+            database, folder, nodes=nodes, node_seconds=node_seconds, drain=drain, program=program
         ) as cluster:
             async with tasks_beside() as nursery:
                 yield Stage(cluster, nursery)

@@ -22,6 +22,7 @@ from tests.cluster.hindering import (
     cut_off,
     killed,
     late,
+    restore,
     stopped,
     unheard,
     with_each_fault,
@@ -170,15 +171,6 @@ async def goes_on(client: Client, job: str) -> None:
     """Wait until a client has heard more of a job, or its end."""
     said = client.said(job)
     await client.until(f"more of {job}", lambda: client.said(job) > said or client.has_ended(job))
-
-
-async def restore(node: Node) -> None:
-    """Have a node go on as if nothing had been done to it."""
-    if not node.running:
-        await node.start()
-    elif not node.serves:
-        node.signal(signal.SIGCONT)
-        node.serves = True
 
 
 async def go_through(stage: Stage, cases: Iterable[Case]) -> int:

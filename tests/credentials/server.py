@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
 import trio
 
@@ -24,6 +26,19 @@ from arcp_trio import (
 )
 from arcp_trio.testing.peer import TEST_TOKEN
 
+PREFIX: Final = "sk-a-value-that-nobody-else-may-know-"
+"""The beginning of every value."""
+
+
+def value_of(handle: str) -> str:
+    """Return the value of a key, which nobody finds in its handle."""
+    return f"{PREFIX}{sha256(handle.encode()).hexdigest()}"
+
+
+def live_values(folder: Path) -> set[str]:
+    """Return the values of the keys that are alive."""
+    return {value_of(path.name) for path in folder.glob("keys/*")}
+
 
 class Gateway:
     """A gateway whose keys are files named by order and number; a file `mute` silences it."""
@@ -38,7 +53,7 @@ class Gateway:
         (self._folder / "keys" / handle).touch()
         if (self._folder / "mute").exists():
             await trio.sleep_forever()
-        return [Issued(handle=handle, value=f"sk-{handle}", endpoint="https://gw.example/v1")]
+        return [Issued(handle=handle, value=value_of(handle), endpoint="https://gw.example/v1")]
 
     async def rotate(self, order: CredentialOrder, handle: str) -> Sequence[Issued]:
         """Mint another."""

@@ -14,6 +14,7 @@ import trio
 
 from arcp_trio.testing import Peer, WireRecorder
 from arcp_trio.transport import connect
+from tests.credentials.server import live_values
 
 pytestmark = pytest.mark.real_tcp
 
@@ -76,7 +77,7 @@ async def test_killed_and_started_again(when: str, tmp_path: Path) -> None:
             else:
                 accepted = await peer.submit("sleeper")
                 (credential,) = accepted["credentials"]
-                assert credential["value"] == f"sk-{alive(tmp_path)[0]}"
+                assert {credential["value"]} == live_values(tmp_path)
             if when == "rotating":
                 (tmp_path / "mute").touch()
                 (tmp_path / "rotate").touch()
