@@ -40,7 +40,12 @@ class MessageTooBig(TransportClosed):
 class HandshakeFailed(TransportClosed):
     """The peer does not open a WebSocket; `status` is an HTTP server's answer, if it gave one."""
 
-    def __init__(self, message: str, *, status: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str = "the peer did not finish the opening handshake",
+        *,
+        status: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
 

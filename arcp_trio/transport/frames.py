@@ -105,6 +105,11 @@ class MessageGauge:
         self._until_header = 0  # bytes of payload before the next header
         self._partial = b""  # the beginning of a header whose rest has not arrived
 
+    @property
+    def excess(self) -> str:
+        """What is wrong with a message that exceeds the bounds, in words."""
+        return f"a message of more than {self.most_bytes} bytes or {self.most_fragments} fragments"
+
     def admit(self, data: bytes) -> bytes:
         """Return `data` up to the frame with which a message exceeds its bounds, if one does."""
         admitted, _ = self.admit_some(data, math.inf)
