@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from arcp_trio.authority.ceiling import Ceiling
     from arcp_trio.authority.lease import Lease
     from arcp_trio.authority.patterns import Pattern
-    from arcp_trio.client.client import Client, connect
+    from arcp_trio.client.client import Client
+    from arcp_trio.client.connect import connect
     from arcp_trio.client.dialing import Dialer
     from arcp_trio.client.errors import (
         BrokenResult,
@@ -233,7 +234,8 @@ _NAMES: Final = {
     "authority.ceiling": ("Ceiling",),
     "authority.lease": ("Lease",),
     "authority.patterns": ("Pattern",),
-    "client.client": ("Client", "connect"),
+    "client.client": ("Client",),
+    "client.connect": ("connect",),
     "client.dialing": ("Dialer",),
     "client.errors": (
         "BrokenResult",

@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from arcp_trio.client.client import connect
+from arcp_trio.client.connect import connect
 from arcp_trio.client.dialing import Dialer
 from arcp_trio.client.errors import ConnectionFailed, ConnectTimedOut, ProtocolError
 from arcp_trio.proxies.forwarding import Forwarding

@@ -9,7 +9,8 @@ from typing import Final
 
 import trio
 
-from arcp_trio.client.client import Client, connect
+from arcp_trio.client.client import Client
+from arcp_trio.client.connect import connect
 from arcp_trio.client.dialing import Dialer, dialer
 from arcp_trio.client.events import EventHandler
 from arcp_trio.front.serve import serve_stream
