@@ -197,7 +197,7 @@ def read_past_a_delegation(patch: pytest.MonkeyPatch) -> None:
     def all_of_it(self: Scribe, owed: Sequence[Owed]) -> Batch:
         batch = Batch(self._session, self._jobs)
         for job_id, entry in owed:
-            self._number(batch, self._session.watches[job_id], entry)
+            batch._number_if_owed(self._session.watches[job_id], entry)
         return batch
 
     patch.setattr(Scribe, "_owed_batch", all_of_it)

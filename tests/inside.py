@@ -25,9 +25,9 @@ from arcp_trio.runtime.job import acceptance, events
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.jobs import Jobs
 from arcp_trio.runtime.job.link import DirectLink
-from arcp_trio.runtime.session import judge, publisher, record, scribe, sessions, sweeping
+from arcp_trio.runtime.session import batch, judge, publisher, record, scribe, sessions, sweeping
+from arcp_trio.runtime.session.batch import Batch
 from arcp_trio.runtime.session.outbox import Outbox
-from arcp_trio.runtime.session.scribe import Scribe
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import Entry
@@ -207,12 +207,13 @@ def set_batch_frames(patch: pytest.MonkeyPatch, frames: int) -> None:
 
 def set_batch_bytes(patch: pytest.MonkeyPatch, size: int) -> None:
     """Have a session number events of about this many bytes at once."""
+    patch.setattr(batch, "BATCH_BYTES", size)
     patch.setattr(scribe, "BATCH_BYTES", size)
 
 
 def batch_bytes() -> int:
     """Return about how many bytes of events a session numbers at once."""
-    return scribe.BATCH_BYTES
+    return batch.BATCH_BYTES
 
 
 # -- steps to replace, and what to do in between
@@ -230,7 +231,7 @@ ACCEPTANCE_FRAME: Place = (acceptance, "frame")
 SESSION_CLOSE: Place = (Jobs, Jobs.remove_submitter.__name__)
 """The step that takes a closed session's rights over its jobs."""
 
-NUMBERING: Place = (Scribe, Scribe._number_all.__name__)
+NUMBERING: Place = (Batch, Batch.number_all.__name__)
 """The step that numbers what a session's jobs have emitted."""
 
 TROUBLE_NOTICE: Place = (sessions.Sessions, sessions.Sessions.tell_of_trouble.__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.runtime.session.outbox import AfterNumber, Promise
 from arcp_trio.runtime.session.session import Session
@@ -13,6 +13,10 @@ from arcp_trio.store.writes import AppendLog
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
+
+BATCH_FRAMES: Final = 1_024
+BATCH_BYTES: Final = 1024 * 1024
+"""A batch takes what is there, up to these bounds; it never waits for more."""
 
 
 class Batch:
@@ -40,6 +44,34 @@ class Batch:
     def logged(self) -> bool:
         """Whether there is anything to store."""
         return bool(self._moved or self._watched or self._items or self._ended)
+
+    def number_all(self, watch: Watch, entries: Sequence[Entry]) -> None:
+        """Number consecutive entries of a job; in one step, if all of them are ordinary events."""
+        outbox = self._session.outbox
+        tails = [entry.tail for entry in entries if _goes_to_anyone(entry)]
+        if (
+            len(tails) == len(entries)
+            and entries[0].index == watch.cursor
+            and entries[-1].index == watch.cursor + len(entries) - 1
+            and outbox.unsent is not None
+            and self.size + sum(map(len, tails)) <= 2 * BATCH_BYTES
+        ):
+            self.number_events(watch, tails)
+            return
+        behind = outbox.behind
+        for entry in entries:
+            self._number_if_owed(watch, entry)
+            if outbox.behind and not behind:
+                return  # what has to be read now, a child's events say, may belong before the rest
+
+    def _number_if_owed(self, watch: Watch, entry: Entry) -> None:
+        """Number an entry, if the watch is owed it next and a client is there to read it."""
+        outbox = self._session.outbox
+        if entry.index != watch.cursor or outbox.unsent is None or self.size > 2 * BATCH_BYTES:
+            if entry.index >= watch.cursor:
+                outbox.fall_behind()
+            return
+        self.number(watch, entry)
 
     def number(self, watch: Watch, entry: Entry) -> None:
         """Number the entry that the watch is owed next."""
@@ -165,7 +197,7 @@ class Batch:
             self._run = None
 
 
-def goes_to_anyone(entry: Entry) -> bool:
+def _goes_to_anyone(entry: Entry) -> bool:
     """Return whether any session gets the entry as it is, and the job goes on after it."""
     return (
         entry.feature is None

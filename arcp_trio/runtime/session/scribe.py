@@ -12,7 +12,7 @@ import trio
 
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.notices import refusal, store_trouble
-from arcp_trio.runtime.session.batch import Batch, goes_to_anyone
+from arcp_trio.runtime.session.batch import BATCH_BYTES, BATCH_FRAMES, Batch
 from arcp_trio.runtime.session.outbox import (
     Answer,
     Attach,
@@ -28,7 +28,7 @@ from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import JournalTrimmed
-from arcp_trio.store.records import Entry, Owed
+from arcp_trio.store.records import Owed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import ResumeWindowExpired
 
@@ -38,10 +38,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.other_nodes import OtherNodes
 
 log = logging.getLogger(__name__)
-
-BATCH_FRAMES: Final = 1_024
-BATCH_BYTES: Final = 1024 * 1024
-"""A batch takes what is there, up to these bounds; it never waits for more."""
 
 FORGOTTEN_SECONDS: Final = 0.1
 """Pause between two reads of entries that the store has forgotten, until that is found out."""
@@ -167,7 +163,7 @@ class Scribe:
         if not isinstance(item, Hints):
             self._say(batch, item)
         elif not self._outbox.behind:
-            self._number_all(batch, item.watch, item.entries)
+            batch.number_all(item.watch, item.entries)
 
     def _dealt_with(self, items: Sequence[OutboxItem]) -> None:
         told = [item for item in items if not isinstance(item, Hints)]
@@ -224,36 +220,8 @@ class Scribe:
         for job_id, run in groupby(owed[:child], key=itemgetter(0)):
             watch = self._session.watches.get(job_id)
             if watch is not None:  # else it is a subscription that has just ended
-                self._number_all(batch, watch, [entry for _, entry in run])
+                batch.number_all(watch, [entry for _, entry in run])
         return batch
-
-    def _number_all(self, batch: Batch, watch: Watch, entries: Sequence[Entry]) -> None:
-        """Number consecutive entries of a job; in one step, if all of them are ordinary events."""
-        outbox = self._outbox
-        tails = [entry.tail for entry in entries if goes_to_anyone(entry)]
-        if (
-            len(tails) == len(entries)
-            and entries[0].index == watch.cursor
-            and entries[-1].index == watch.cursor + len(entries) - 1
-            and outbox.unsent is not None
-            and batch.size + sum(map(len, tails)) <= 2 * BATCH_BYTES
-        ):
-            batch.number_events(watch, tails)
-            return
-        behind = outbox.behind
-        for entry in entries:
-            self._number(batch, watch, entry)
-            if outbox.behind and not behind:
-                return  # what has to be read now, a child's events say, may belong before the rest
-
-    def _number(self, batch: Batch, watch: Watch, entry: Entry) -> None:
-        """Number an entry, if the watch is owed it next and a client is there to read it."""
-        outbox = self._outbox
-        if entry.index != watch.cursor or outbox.unsent is None or batch.size > 2 * BATCH_BYTES:
-            if entry.index >= watch.cursor:
-                outbox.fall_behind()
-            return
-        batch.number(watch, entry)
 
     def _say(self, batch: Batch, item: Answer | Promise) -> None:
         if isinstance(item, Promise):
