@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
-from arcp_trio.runtime.job import costs, outcome
+from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.agent import Agent
 from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.children import Children
-from arcp_trio.runtime.job.events import close_calls
+from arcp_trio.runtime.job.ending import finish
 from arcp_trio.runtime.job.granting import warn_of_idle_grants
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.last_event import LastEvent
-from arcp_trio.runtime.job.outcome import Outcome, log_end
+from arcp_trio.runtime.job.outcome import Outcome
 from arcp_trio.runtime.job.over import Over
 from arcp_trio.runtime.job.questions import Questions
 from arcp_trio.runtime.job.refusing import refuse_if_ended
@@ -105,14 +104,14 @@ class Job:
     decided: trio.Event = attrs.field(factory=trio.Event)
     """Set once it is decided how the job ends, or that it is suspended."""
     over: Over = attrs.field(factory=Over)
+    left_to: str | None = None
+    """The one that ends it, if it is suspended only because nothing can be stored any longer."""
     _outcome: Outcome | None = None
-    _left_to: str | None = None
-    """See `suspend`."""
     _is_stopping: bool = False
     """A task waits for the agent to stop."""
 
     async def run(self) -> None:
-        """Run the agent, then finish, unless `stop_agent` had to finish before.
+        """Run the agent, then finish, unless `stop_agent` had to do that before.
 
         A job whose end was decided before its start does not call its agent.
         """
@@ -126,7 +125,7 @@ class Job:
                 warn_of_idle_grants(self)
             await self.agent_run.run(self)
             await self.jobs.turn_for_result(self)
-        await self._end()
+        await finish(self)
 
     def suspend(self, left_to: str | None = None) -> None:
         """Cancel the agent, and leave the job to the next runtime, without an end.
@@ -134,24 +133,12 @@ class Job:
         `left_to` says who ends it, if it is left only because nothing can be stored any longer.
         """
         self.suspended = True
-        self._left_to = left_to
+        self.left_to = left_to
         self.decided.set()
         self.memory.suspend()
         self.agent_run.cancel("the runtime is shutting down")
         if self.revived or self.agent_run.begun:  # else its start is yet to come, or it is given up
             self._start_stopping()
-
-    def _leave(self) -> None:
-        """Remove the job, which is suspended, from this runtime."""
-        if not self.over.is_set():
-            left = self._left_to
-            log.info("job suspended" if left is None else f"job left to {left}", extra=self.facts)
-            if self.wallet is not None:
-                self.wallet.close()
-            self.over.set()
-            self.leave_tree()
-            self.jobs.one_is_left_alone()
-            self.span.end({"arcp.job.outcome": "suspended" if left is None else "left"})
 
     @property
     def facts(self) -> dict[str, object]:
@@ -234,54 +221,6 @@ class Job:
         if self.decide(outcome.failed(LeaseExpired("the lease expired during execution"))):
             expired = {"expires_at": self.authority.lease.expires_at}
             log.warning("lease expired", extra=self.facts | expired)
-
-    async def stop_agent(self) -> None:
-        """Wait for the agent to stop within its grace; finish without it if it does not."""
-        if not self.ended and self.agent_run.begun:  # else it is never called
-            if await self.agent_run.stopped():
-                return
-            log.warning("agent does not stop: cut off", extra=self.facts)
-            self.agent_run.cancel("the job is over")
-        await self._end()
-
-    async def _end(self) -> None:
-        if self.suspended:
-            self._leave()
-        else:
-            await self._finish()
-
-    async def _finish(self) -> None:
-        """Write the terminal, after the children's and the revocations.
-
-        The job stays among those alive until it is stored.
-        """
-        self.children.end_all(self.agent_run.grace)
-        if self.wallet is not None:
-            self.wallet.close()
-        await self.children.none_left()
-        if self.wallet is not None:
-            await self.wallet.revoked()
-        if self.ended:
-            return
-        outcome = self._outcome
-        assert outcome is not None
-        close_calls(self)
-        self.ended = True
-        self.finished_at = now = self.core.clock.now()
-        self.status = outcome.status
-        self.core.metrics.finished[outcome.status] += 1
-        group = self.journal.finish(
-            outcome,
-            now,
-            budget=costs.budget_left(self),
-            spent=costs.spent(self),
-            last_event=self.last_event.words,
-            durable=self.memory.durable,
-        )
-        self.over.set()
-        self.leave_tree()
-        log_end(self, outcome, self.authority.budget.remaining)
-        group.then(partial(self.jobs.remove, self))
 
     # -- parent and children (§10)
 

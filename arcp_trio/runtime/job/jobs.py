@@ -11,6 +11,7 @@ import trio
 from arcp_trio.runtime.job.agent_threads import AgentThreads
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.job.ending import stop_agent
 from arcp_trio.runtime.job.link import DirectLink
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.tasks import first_of, start_clean
@@ -205,7 +206,7 @@ class Jobs:
     def start_stopping(self, job: Job) -> None:
         """Start the task that finishes a job whose agent does not stop within its grace."""
         if not self._closed:
-            self._nursery.start_soon(job.stop_agent, name=f"end of {job.id}")
+            self._nursery.start_soon(stop_agent, job, name=f"end of {job.id}")
 
     def close(self) -> None:
         """Start no more tasks, and wait for no agent: the nursery is about to end."""
