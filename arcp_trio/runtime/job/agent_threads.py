@@ -14,6 +14,7 @@ import trio
 
 from arcp_trio.runtime.job.asyncio_context import AsyncioContext
 from arcp_trio.runtime.job.blocking import BlockingContext
+from arcp_trio.runtime.job.job_view import facts_for_agent
 from arcp_trio.runtime.job.loop_carrier import LoopCarrier
 from arcp_trio.runtime.job.outside import AsyncioWork, BlockingWork, OutsideWork
 from arcp_trio.runtime.limits import limit_hit
@@ -144,7 +145,8 @@ class _Thread:
 
 
 def _work(desk: Desk, carrier: LoopCarrier) -> OutsideWork:
-    agent, facts, deadline = desk.job.agent, desk.facts(), desk.job.agent_run.deadline
+    job = desk.job
+    agent, facts, deadline = job.agent, facts_for_agent(job), job.agent_run.deadline
     if deadline is not None:
         deadline += time.monotonic() - trio.current_time()
     if agent.loop == "asyncio":

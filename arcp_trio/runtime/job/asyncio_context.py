@@ -11,8 +11,9 @@ from typing import IO, TYPE_CHECKING, Any, AnyStr, Generic, Self, TypeVar, overl
 
 from arcp_trio.runtime.job.awaitable_context import AwaitableContext
 from arcp_trio.runtime.job.context import CLOSE_SECONDS
-from arcp_trio.runtime.job.desk import Desk, JobFacts
+from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.files import file_of
+from arcp_trio.runtime.job.job_view import JobFacts
 from arcp_trio.runtime.job.link import Carrier, DistantLink
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from arcp_trio.runtime.job.awaitable_context import AwaitableContext
 from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
-from arcp_trio.runtime.job.desk import Desk, JobFacts
+from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.files import file_of
-from arcp_trio.runtime.job.job_view import JobView
+from arcp_trio.runtime.job.job_view import JobFacts, JobView
 from arcp_trio.runtime.job.link import Carrier, DistantLink
 from arcp_trio.runtime.job.result_writer import Encoding
 from arcp_trio.wire.json import Json

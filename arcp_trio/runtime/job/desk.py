@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import attrs
-import msgspec
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.approvals import OpenApproval, ask_approval
@@ -29,24 +28,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
 
 
-class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent may know of its job, and what does not change while the agent runs."""
-
-    id: str
-    agent: str
-    version: str
-    input: bytes
-    """As JSON."""
-    principal: str
-    trace_id: str
-    parent_id: str | None
-    lease: Mapping[str, JsonLike]
-    expires_at: str | None
-    durable: bool = False
-    run: int = 1
-    """Which call of the agent this is."""
-
-
 class Desk:
     """Carries out what one job's agent asks, and holds what the agent has open.
 
@@ -62,23 +43,6 @@ class Desk:
         self._approvals: dict[str, OpenApproval] = {}
         """What people were asked for, by the ids of the calls that wait, or are allowed now."""
         self._writer: ResultWriter | None = None
-
-    def facts(self) -> JobFacts:
-        """Return what does not change."""
-        job = self.job
-        return JobFacts(
-            id=job.id,
-            agent=job.agent.name,
-            version=job.agent.version,
-            input=job.input,
-            principal=job.principal,
-            trace_id=job.trace_id,
-            parent_id=None if job.parent is None else job.parent.id,
-            lease=job.authority.lease.wire(),
-            expires_at=job.authority.lease.expires_at,
-            durable=job.memory.durable,
-            run=job.memory.run,
-        )
 
     # -- at once
 

@@ -7,13 +7,51 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from arcp_trio.runtime.credentials.credential import Credential
-from arcp_trio.runtime.job.desk import Desk, JobFacts
+from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.limits import Limits
-from arcp_trio.wire.json import Json, JsonText, JsonValue
+from arcp_trio.wire.json import Json, JsonLike, JsonText, JsonValue
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.link import Link
+
+
+class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent may know of its job, and what does not change while the agent runs."""
+
+    id: str
+    agent: str
+    version: str
+    input: bytes
+    """As JSON."""
+    principal: str
+    trace_id: str
+    parent_id: str | None
+    lease: Mapping[str, JsonLike]
+    expires_at: str | None
+    durable: bool = False
+    run: int = 1
+    """Which call of the agent this is."""
+
+
+def facts_for_agent(job: Job) -> JobFacts:
+    """Return what the agent of a job may know of it."""
+    return JobFacts(
+        id=job.id,
+        agent=job.agent.name,
+        version=job.agent.version,
+        input=job.input,
+        principal=job.principal,
+        trace_id=job.trace_id,
+        parent_id=None if job.parent is None else job.parent.id,
+        lease=job.authority.lease.wire(),
+        expires_at=job.authority.lease.expires_at,
+        durable=job.memory.durable,
+        run=job.memory.run,
+    )
 
 
 class JobView:

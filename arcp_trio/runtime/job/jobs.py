@@ -12,6 +12,7 @@ from arcp_trio.runtime.job.agent_threads import AgentThreads
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.ending import stop_agent
+from arcp_trio.runtime.job.job_view import facts_for_agent
 from arcp_trio.runtime.job.link import DirectLink
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.tasks import first_of, start_clean
@@ -184,7 +185,7 @@ class Jobs:
             return await self._workers.run_agent(desk)
         if job.agent.loop != "trio":
             return await self.threads.run(desk)
-        context = JobContext(DirectLink(desk), desk.facts(), job.agent_run.deadline)
+        context = JobContext(DirectLink(desk), facts_for_agent(job), job.agent_run.deadline)
         if len(job.input) > LARGE:
             async with self.core.long_steps.turn(job.principal):
                 _ = context.input  # which decodes it

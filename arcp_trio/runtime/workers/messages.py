@@ -12,7 +12,8 @@ import msgspec
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.blocking import AgentCancelled
-from arcp_trio.runtime.job.desk import Desk, JobFacts
+from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.job.job_view import JobFacts
 from arcp_trio.wire.errors import (
     ArcpError,
     JobCancelled,

@@ -11,7 +11,7 @@ from typing import TypeVar
 import trio
 
 from arcp_trio.runtime.job.context import JobContext
-from arcp_trio.runtime.job.desk import JobFacts
+from arcp_trio.runtime.job.job_view import JobFacts
 from arcp_trio.runtime.job.link import Carrier, DistantLink
 from arcp_trio.wire.json import JsonLike
 

@@ -15,6 +15,7 @@ import trio
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.job.job_view import facts_for_agent
 from arcp_trio.runtime.job.loop_carrier import IN_ORDER
 from arcp_trio.runtime.workers.messages import (
     FAILURES,
@@ -146,7 +147,7 @@ class WorkerJob:
         job = self._desk.job
         agent, deadline = job.agent, job.agent_run.deadline
         call = AgentCall(
-            facts=self._desk.facts(),
+            facts=facts_for_agent(job),
             loop=agent.loop,
             seconds=None if deadline is None else deadline - trio.current_time(),
             most_bytes=self._most_bytes,
