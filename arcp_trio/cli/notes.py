@@ -120,8 +120,8 @@ each ping, and last "best_ms", "mean_ms" and "worst_ms".
 
 STORE: Final = """\
 init makes the schema "arcp", with all tables, as the role in URL; that role owns it. With --role,
-this role may read and write in it, and nothing else: nodes connect as that one. It is made if need
-be, without a password.
+init lets this role read and write in it, and nothing else: nodes connect as this role. If there is
+no such role, init makes it, without a password.
 
 check connects as the nodes do and looks at what they need: the version, privileges, how commits are
 stored, the clock, and connections that are left. Exit code 1 says that something is wrong.

@@ -43,8 +43,8 @@ def run(options: StoreOptions) -> int:
 def administered(options: DatabaseOptions) -> Generator[str]:
     """Provide the database's address, and turn what is wrong with it into one line."""
     if options.store is not None and urlsplit(options.store).password:
-        said = "the password is seen in the list of processes; "
-        print(f"{PROGRAM}: {said}{defaults.STORE_VARIABLE} keeps it", file=sys.stderr, flush=True)
+        said = "the list of processes shows the password: give the address in "
+        print(f"{PROGRAM}: {said}{defaults.STORE_VARIABLE}", file=sys.stderr, flush=True)
     dsn = options.store or os.environ.get(defaults.STORE_VARIABLE)
     if not dsn:
         raise CommandError(f"no database: give --store URL, or set {defaults.STORE_VARIABLE}")

@@ -33,7 +33,7 @@ class StoreOptions(DatabaseOptions):
 
     action: str = argument("ACTION", f"what to do: {', '.join(ACTIONS)}")
     role: str | None = option(
-        TEXT, "ROLE", "role of the nodes, which init lets use the schema", default=None
+        TEXT, "ROLE", "role of the nodes: init lets it use the schema", default=None
     )
 
 

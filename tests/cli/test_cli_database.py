@@ -202,7 +202,7 @@ def test_a_database_that_is_not_there(start: Starter) -> None:
     assert (code, out) == (1, "")
     warning, line = err.splitlines()
     assert warning == (
-        "arcp-trio: the password is seen in the list of processes; ARCP_STORE keeps it"
+        "arcp-trio: the list of processes shows the password: give the address in ARCP_STORE"
     )
     assert line.startswith("arcp-trio: 127.0.0.1:1/arcp: the server cannot be reached")
     assert "s3cret" not in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,28 @@ def test_an_address_that_cannot_be_read_is_not_repeated() -> None:
         address_of("postgres//arcp:s3cret@db", "arcp")
     assert "s3cret" not in str(raised.value)
     assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://arcp:s3cr@et@db/arcp",
+        "postgresql://arcp:s3cr/et@db/arcp",
+        "postgresql://arcp:s3cr%et@db/arcp",
+        "postgresql://db/arcp?sslmod=require",
+    ],
+)
+def test_what_an_address_cannot_have_is_said(dsn: str) -> None:
+    """A password that ends the address early is told to nobody, and how to write it is said."""
+    with pytest.raises(StoreError, match="%40 and %2F for @ and / in a password") as raised:
+        address_of(dsn, "arcp")
+    assert not re.search("s3cr|et@", str(raised.value))
+
+
+def test_a_password_may_have_any_character() -> None:
+    """A password whose characters are escaped is read as it is."""
+    found = options("postgresql://arcp:s3cr%40%2Fet%25@db/arcp")
+    assert (found["host"], found["password"]) == ("db", "s3cr@/et%")
 
 
 @pytest.mark.parametrize("schema", ["", "Arcp", "1st", "a b", 'x"; DROP', "s" * 41])

@@ -142,6 +142,18 @@ async def test_every_method_of_a_fenced_node_says_so(url: str) -> None:
     assert rows(url) == before
 
 
+async def test_a_fenced_node_says_what_may_be_the_reason(url: str) -> None:
+    """The error names silence and a second start under one name, which an operator can mend."""
+    async with running(PostgresStore(url, synchronous=False)) as store:
+        fence(url)
+        with trio.fail_after(SECONDS), pytest.raises(Fenced) as raised:
+            await store.shared.nodes()
+    assert str(raised.value) == (
+        f"node {store.shared.node} is fenced: it was taken for dead, or a later start has its"
+        " name; other nodes go on with what it had"
+    )
+
+
 # -- around the fence
 
 

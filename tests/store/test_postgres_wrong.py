@@ -16,6 +16,7 @@ from arcp_trio import PostgresStore
 from arcp_trio.store.errors import ForeignFile, OtherVersion, StoreError, UnwritableStore
 from arcp_trio.store.interface import Store
 from arcp_trio.store.postgres import _checks, _schema
+from arcp_trio.store.postgres._errors import words_of
 from tests.postgres_server import own_server
 from tests.store.engines import Feeder, running
 from tests.store.samples import BASE, WRITES
@@ -90,6 +91,21 @@ async def test_no_schema(database: str) -> None:
 async def test_no_role(url: str) -> None:
     """A role that the server does not know is not let in."""
     assert "the role may not connect" in await refusal(PostgresStore(as_role(url, "stranger")))
+
+
+async def test_a_database_that_the_role_may_not_connect_to(database: str, role: str) -> None:
+    """A database that is there, and closed to the role, is not called missing."""
+    name = urlsplit(database).path[1:]
+    execute(database, f'REVOKE CONNECT ON DATABASE "{name}" FROM public')
+    told = await refusal(PostgresStore(as_role(database, role)))
+    assert "the role may not connect to this database; let it by GRANT CONNECT" in told
+
+
+def test_a_role_or_its_password_is_wrong() -> None:
+    """A server says the same of a role that it does not know and of a wrong password."""
+    said = 'FATAL: password authentication failed for user "arcp"'
+    told = words_of(psycopg.OperationalError(said))
+    assert told == f"the password is wrong, or there is no such role ({said})"
 
 
 # -- what is something else

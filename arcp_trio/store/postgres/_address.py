@@ -31,6 +31,11 @@ _DEFAULTS: Final[_Words] = {
     "target_session_attrs": "read-write",
 }
 
+_UNREADABLE: Final = (
+    "the address of the database cannot be read: write it as postgresql://role@host:port/database,"
+    " with %40 and %2F for @ and / in a password, and after ? only options of libpq"
+)
+
 _SCHEMA_NAME: Final = re.compile("[a-z_][a-z0-9_]{0,39}")
 
 
@@ -65,13 +70,7 @@ def address_of(dsn: str, schema: str) -> DatabaseAddress:
         raise ValueError(
             f"schema must be 1 to 40 of a-z, 0-9 and _, and begin with no digit: {schema!r}"
         )
-    try:
-        given = conninfo_to_dict(dsn)
-    except ProgrammingError:  # its message would repeat the DSN, with the password
-        raise StoreError(
-            "the address of the database cannot be read:"
-            " write it as postgresql://role@host:port/database"
-        ) from None
+    given = _read(dsn)
     chosen = {**_DEFAULTS, **given}
     given = {**_of_service(given), **given}
     hosts = _hosts(given)
@@ -80,6 +79,17 @@ def address_of(dsn: str, schema: str) -> DatabaseAddress:
         if not _has_roots(given):
             chosen["sslrootcert"] = "system"
     return DatabaseAddress(make_conninfo("", **chosen), _place(given, hosts), schema)
+
+
+def _read(dsn: str) -> _Words:
+    # A bare @ or / of a password would end up in the host or the database, which are told.
+    authority, _, path = dsn.partition("?")[0].partition("://")[2].partition("/")
+    if "@" in path or authority.count("@") > 1:
+        raise StoreError(_UNREADABLE)
+    try:
+        return conninfo_to_dict(dsn)
+    except ProgrammingError:  # its message would repeat the DSN, with the password
+        raise StoreError(_UNREADABLE) from None
 
 
 def _of_service(given: _Words) -> _Words:

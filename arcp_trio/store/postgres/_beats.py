@@ -108,12 +108,12 @@ class BeatThread:
         except psycopg.Error as error:
             self._drop()
             if error.sqlstate == FENCED:
-                raise membership.fence("other nodes go on with what it had") from error
+                raise membership.fence() from error
             return None
         finally:
             late.cancel()
         if seen is None:
-            raise membership.fence("other nodes go on with what it had")
+            raise membership.fence()
         return seen
 
     def _drop(self) -> None:

@@ -59,6 +59,11 @@ _SETTINGS: Final = """
 _TRANSACTION_TIMEOUT: Final = "; SET transaction_timeout = '15s'"
 _TRANSACTION_TIMEOUT_SINCE: Final = 170000
 
+TAKEN_OVER: Final = (
+    "it was taken for dead, or a later start has its name; other nodes go on with what it had"
+)
+"""Why a node is fenced whose row says that it is gone."""
+
 
 @attrs.define(eq=False)
 class Membership:
@@ -79,7 +84,7 @@ class Membership:
     answered: float = -math.inf
     """When the server has last answered a call, on Trio's clock."""
 
-    def fence(self, reason: str) -> Fenced:
+    def fence(self, reason: str = TAKEN_OVER) -> Fenced:
         """Note that this node is over; return the error that says so."""
         if self.fenced is None:
             self.fenced = Fenced(f"node {self.node} is fenced: {reason}")
@@ -194,7 +199,7 @@ class DatabaseThread:
         except psycopg.Error as error:
             self._drop()
             if error.sqlstate == FENCED:
-                raise membership.fence("other nodes go on with what it had") from error
+                raise membership.fence() from error
             raise
         except BaseException:
             self._drop()

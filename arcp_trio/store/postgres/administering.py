@@ -193,7 +193,7 @@ def _clock(db: Database) -> Finding:
 
 def _room(db: Database) -> Finding:
     (left,) = _one(db, _ROOM)
-    told = f"{left} left, for {left // CONNECTIONS_OF_A_NODE} nodes more"
+    told = f"{left} left, enough for {left // CONNECTIONS_OF_A_NODE} more nodes"
     if left < CONNECTIONS_OF_A_NODE:
         return Finding("connections", f"{told}; raise max_connections", good=False)
     return Finding("connections", told)

@@ -204,7 +204,7 @@ class PostgresStore(PostgresReader, Store):
             "SELECT committed FROM node WHERE node = %s AND state <> 'gone'", (membership.node,)
         ).fetchone()
         if row is None:
-            raise membership.fence("other nodes go on with what it had")
+            raise membership.fence()
         if row[0] != number or not doubtful:
             raise membership.fence("the database has forgotten what this node has stored")
         # A wait for a standby that was cut off has stored the group without it. This waits for all.
