@@ -99,6 +99,16 @@ def test_a_path_is_not_a_store() -> None:
     assert "hush" not in str(refused.value)
 
 
+def test_an_address_that_cannot_be_read_is_a_mistake(start: Starter) -> None:
+    """Another start would not mend it: exit code 2, and nothing of the password."""
+    options = ("--port", "0", "--token", "alice=0123456789abcdef")
+    environment = {"ARCP_STORE": "postgresql://arcp:hu/sh@db/arcp"}
+    code, _, said = start("serve", *options, environment=environment).end()
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.startswith("arcp-trio: --store: the address of the database cannot be read")
+    assert "sh@" not in said
+
+
 def test_a_password_on_the_command_line_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     """One in the configuration or the environment is not, and none is ever shown."""
     options = ServeOptions(store=WITH_PASSWORD)

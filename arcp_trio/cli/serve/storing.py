@@ -14,6 +14,7 @@ from arcp_trio.cli.data_folder import store_path
 from arcp_trio.cli.defaults import DATA, STORE_VARIABLE
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.serve.options import ServeOptions
+from arcp_trio.store.errors import StoreError
 from arcp_trio.store.interface import Store
 from arcp_trio.store.memory import MemoryStore
 from arcp_trio.store.sqlite import SqliteStore
@@ -52,6 +53,8 @@ def _shared_store(url: str, options: ServeOptions) -> Store:
         raise CommandError(str(error)) from error
     except ValueError as error:
         raise CommandError(f"--node: {error}") from error
+    except StoreError as error:
+        raise CommandError(f"--store: {error}") from error
 
 
 def close_to_others(folder: str) -> None:
