@@ -56,7 +56,7 @@ class StartedProcess:
     def returncode(self) -> int | None:
         """The exit code, or minus the number of the signal that ended the process."""
         code = self._parent.returncode
-        # Of a program in a sandbox, an end by a signal is told as shells do.
+        # The end of a sandboxed program by a signal is told as shells do.
         if self._sandboxed and code is not None and code - 128 in _SIGNALS:
             return 128 - code
         return code

@@ -98,7 +98,7 @@ async def adopted_twice(database: str) -> object:
 
 
 async def test_two_takers(database: str) -> None:
-    """Of two nodes that adopt a third one at once, the later one waits, and gets nothing."""
+    """If two nodes adopt a third one at once, the later node waits, and gets nothing."""
     assert await adopted_twice(database) is None
 
 

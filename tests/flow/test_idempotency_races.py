@@ -57,7 +57,7 @@ async def test_a_retry_waits_for_a_first_that_takes_long(autojump_clock) -> None
 
 @pytest.mark.spec("7.2-2")
 async def test_one_of_two_different_submits_wins(flow: Flow, autojump_clock) -> None:
-    """Of two conflicting submits at once, one makes a job and the other is refused."""
+    """If two conflicting submits arrive at once, one makes a job and the other is refused."""
     peers = [await flow.welcomed(), await flow.welcomed()]
     for number, peer in enumerate(peers):
         await peer.send("job.submit", {"agent": "echo", "input": number, "idempotency_key": "k"})

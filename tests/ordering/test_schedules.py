@@ -83,7 +83,7 @@ _OVERTAKEN = Program(
 @settings(_schedules, max_examples=100)
 @given(_turns)
 def test_a_resume_that_is_overtaken_takes_the_session_over(turns: object) -> None:
-    """Of two resumes at once the later one to arrive has the session, for as long as it is open."""
+    """If two resumes arrive at once, the later one has the session, for as long as it is open."""
     carry_out(_OVERTAKEN)
 
 

@@ -71,7 +71,7 @@ async def test_types_of_other_namespaces_are_nobodys_business(
 async def test_of_a_field_given_twice_the_last_counts(
     field: str, autojump_clock: MockClock
 ) -> None:
-    """Of a field that is given twice the last one counts, everywhere."""
+    """If a field is given twice, the last value counts, everywhere."""
     async with make_runtime() as runtime, open_peer(runtime) as peer:
         await peer.hello()
         text = text_of("job.submit", {"agent": "echo", "input": 1})

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.context import JobContext
 
 _MOST_INPUT_BYTES: Final = 8 * 1024
-"""Of the input of a tool call that the agent asks permission for, what is told."""
+"""How much is told of the input of a tool call for which the agent asks permission."""
 
 
 class Requests:

@@ -103,7 +103,7 @@ def _absolute(path: str) -> str:
 
 
 def _real_path(path: str, *, new: bool) -> str:
-    """Return the path without links. Of a new file, only the directory is resolved."""
+    """Return the path without links. For a new file, only the directory is resolved."""
     directory, _, name = path.rpartition("/")
     if name in {"", ".", ".."}:
         raise PermissionDenied(f"{clip(repr(path))} names a directory")

@@ -12,7 +12,7 @@ from arcp_trio.store.postgres import _durable_rows, _rows
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.records import Recovered
 
-# Of two nodes that adopt a third one, the second waits here until the first has committed.
+# If two nodes adopt a third one, the later node waits here until the earlier one has committed.
 _STILL_THERE: Final = """
     SELECT beats FROM node JOIN beat USING (node) WHERE node = %s AND state <> 'gone' FOR UPDATE"""
 

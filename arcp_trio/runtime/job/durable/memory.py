@@ -43,7 +43,7 @@ class Recall:
 
 @attrs.define(eq=False)
 class Memory:
-    """The memory of one job. Of a job that is not durable, only its note is stored."""
+    """The memory of one job. If the job is not durable, only its note is stored."""
 
     core: Core
     job_id: str
