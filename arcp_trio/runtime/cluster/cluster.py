@@ -62,7 +62,6 @@ class Cluster:
         Raises:
             Fenced: this node is gone.
         """
-        log.info("node joined", extra={"number": self._shared.node})
         shared, seconds = self._shared, self._core.limits.node_seconds / BEATS
         async with trio.open_nursery() as nursery:
             let_go = sessions.let_go

@@ -137,6 +137,9 @@ class PostgresStore(PostgresReader, Store):
         processes = [await thread.run(_process) for thread in threads]
         _checks.check_pooling(processes, membership.address)
         await self._writer.run(self._join)
+        log.info(
+            "node joined", extra={"number": membership.node, "database": str(membership.address)}
+        )
         for thread in threads:
             await thread.run(lambda db: set_up(db, membership))
         self._lines.node = membership.node
