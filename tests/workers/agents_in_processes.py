@@ -24,7 +24,6 @@ from arcp_trio import (
     JobError,
     PermissionDenied,
 )
-from arcp_trio.runtime.workers.worker_job import MOST_CALLS
 from arcp_trio.wire.json import Json
 from tests.jobs import outside
 
@@ -60,18 +59,6 @@ async def on_trio(job: JobContext) -> Json:
     assert job.sends_chunks
     child = await job.delegate("echo", "to the child")
     return [text, await child.result(), str(job.budget["USD"])]
-
-
-@agents.agent("impatient", process=True)
-async def impatient(job: JobContext) -> Json:
-    """Give up more waits than are carried out at a time, each at once, and then wait once more."""
-    sleeper = await job.delegate("sleeper")
-    for _ in range(3 * MOST_CALLS):
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await sleeper.result()
-    echo = await job.delegate("echo", "heard")
-    return await echo.result()
 
 
 @agents.agent("about", process=True)

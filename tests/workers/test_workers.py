@@ -5,60 +5,22 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 import trio
 
-from arcp_trio import Agents, BlockingContext, Limits, Runtime, StaticTokens, Workers
+from arcp_trio import Agents, BlockingContext, Runtime, StaticTokens, Workers
 from arcp_trio.runtime.limits import MIB
 from arcp_trio.runtime.workers.messages import Unpacker, WorkerFrame, packed
-from arcp_trio.runtime.workers.worker_job import FRAMES_A_TURN, Wire
+from arcp_trio.runtime.workers.wire import FRAMES_A_TURN, Wire
 from arcp_trio.testing import Peer, open_peer
-from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json
 from tests.jobs import outside
 from tests.processes import gone
-from tests.stage import simple_agents
 from tests.workers import agents_in_processes
-
-GRACE = 0.5
-COUNT = 2
-
-
-@pytest.fixture
-async def runtime() -> AsyncGenerator[Runtime, None]:
-    """A runtime with two worker processes."""
-    with trio.fail_after(50):
-        async with Runtime(
-            auth=StaticTokens({TEST_TOKEN: "alice", "bob-token": "bob"}),
-            limits=Limits(cancel_grace_seconds=GRACE),
-            workers=Workers(count=COUNT, jobs_per_worker=3, environment={"GIVEN": "yes"}),
-        ) as entered:
-            entered.add(simple_agents)
-            entered.add(agents_in_processes.agents)
-            yield entered
-
-
-@pytest.fixture
-async def peer(runtime: Runtime) -> AsyncGenerator[Peer, None]:
-    """A peer whose session is open, and who has time for workers to start."""
-    async with open_peer(runtime) as connected:
-        await connected.hello()
-        yield connected
-
-
-async def end_of(peer: Peer, job: Frame) -> Frame:
-    """Return the payload of a job's terminal."""
-    payload: Frame = (await peer.until_terminal(job["job_id"]))["payload"]
-    return payload
-
-
-async def run(peer: Peer, agent: str, input_: Json = None, **fields: Json) -> Frame:
-    """Run a job, and return the payload of its terminal."""
-    return await end_of(peer, await peer.submit(agent, input_, **fields))
+from tests.workers.support import COUNT, GRACE, end_of, run
 
 
 @pytest.mark.parametrize("agent", ["blocking", "awaiting"])
@@ -77,14 +39,6 @@ async def test_also_on_trios_loop(peer: Peer, tmp_path: Path) -> None:
     """An `async def` runs on a Trio loop of the worker's own."""
     end = await run(peer, "on-trio", str(tmp_path), lease_request=outside.lease(tmp_path))
     assert end.get("result") == ["written\n", "to the child", "1.00"], end
-
-
-async def test_a_wait_that_is_given_up_at_once_takes_no_room(peer: Peer) -> None:
-    """What an agent no longer waits for is given up in the runtime, too."""
-    lease: Json = {"agent.delegate": ["sleeper", "echo"]}
-    with trio.fail_after(20):
-        end = await run(peer, "impatient", lease_request=lease)
-    assert end.get("result") == "heard", end
 
 
 @pytest.mark.parametrize("agent", ["blocking-stream", "asyncio-stream"])

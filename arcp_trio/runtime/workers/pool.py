@@ -17,7 +17,8 @@ import attrs
 import trio
 
 from arcp_trio.runtime.workers.messages import SPENT
-from arcp_trio.runtime.workers.worker_job import Wire, WorkerJob, WorkerLost, result_of_worker
+from arcp_trio.runtime.workers.wire import Wire, WorkerLost
+from arcp_trio.runtime.workers.worker_job import WorkerJob, result_of_worker
 from arcp_trio.runtime.workers.zygote import BOOT, MOST_REQUEST, ZygoteSettings
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.json import JsonValue

@@ -6,11 +6,16 @@ import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import Any, TypeVar, TypeVarTuple, cast
+
+import attrs
 
 from arcp_trio.runtime.job.blocking import AgentCancelled
 from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.job.loop_carrier import IN_ORDER
 from arcp_trio.runtime.job.waits import Waits
+from arcp_trio.runtime.workers.lane import Lane
 from arcp_trio.runtime.workers.messages import (
     FAILURES,
     WorkerFrame,
@@ -27,6 +32,15 @@ _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
 
+@attrs.frozen(eq=False)
+class _Begun:
+    """A call that has no answer yet."""
+
+    future: Future[Any]
+    lane: Lane | None
+    size: int
+
+
 class SocketCarrier:
     """The carrier of one job in a worker: takes operations to the runtime's process."""
 
@@ -36,10 +50,12 @@ class SocketCarrier:
         numbers: Iterator[int],
         most_bytes: int,
     ) -> None:
-        self._send = send
+        self._send = partial(send, self)
         self._numbers = numbers
         self._most_bytes = most_bytes
-        self._calls: dict[int, Future[Any]] = {}
+        self._in_order = Lane(self._send, most_bytes)
+        self._beside = Lane(self._send, most_bytes)
+        self._calls: dict[int, _Begun] = {}
         self._waits = Waits()
         self._closed = False
 
@@ -47,8 +63,9 @@ class SocketCarrier:
         """Begin an operation; cancelling the future ends its wait."""
         future: Future[_T] = Future()
         if self._waits.add(future):
-            number = self._begin(operation.__name__, future, args)
-            future.add_done_callback(lambda done: self._drop(number, done))
+            lane = self._in_order if operation in IN_ORDER else self._beside
+            number = self._begin(operation.__name__, future, args, lane)
+            future.add_done_callback(lambda _done: self._drop(number))
         return future
 
     def ask(self, operation: Callable[[Desk, *_Ts], _T], *args: *_Ts) -> _T:
@@ -69,7 +86,6 @@ class SocketCarrier:
     def close(self) -> None:
         """Refuse further calls: what the agent has left running must not act for another job."""
         self._closed = True
-        self.cancel()
 
     def refuse_if_closed(self) -> None:
         """Raise if the job has ended.
@@ -83,18 +99,21 @@ class SocketCarrier:
     def take(self, frame: WorkerFrame, descriptors: list[int]) -> None:
         """Take the answer to a call."""
         value = None if frame.kind == "failed" else _result(frame, descriptors)
-        future = self._calls.pop(frame.call, None)
-        if future is None:
-            if frame.kind == "file":
-                os.close(cast("int", value))
-            return
-        with suppress(InvalidStateError):
-            if frame.kind == "failed":
-                future.set_exception(error_of(frame.data))
-            else:
-                future.set_result(value)
+        call = self._calls.pop(frame.call, None)
+        if call is not None and call.lane is not None:
+            with suppress(AgentCancelled):
+                call.lane.answered(call.size)
+        awaited = call is not None and _settle(call.future, frame, value)
+        if not awaited and frame.kind == "file":
+            os.close(cast("int", value))
 
-    def _begin(self, name: str, future: Future[Any], args: tuple[object, ...]) -> int:
+    def _begin(
+        self,
+        name: str,
+        future: Future[Any],
+        args: tuple[object, ...],
+        lane: Lane | None = None,
+    ) -> int:
         if name == Desk.write_result.__name__:
             data = cast("bytes", args[0])
         elif name in FAILURES:
@@ -106,15 +125,30 @@ class SocketCarrier:
         if len(data) > self._most_bytes:
             raise ValueError(f"a worker process sends at most {self._most_bytes} bytes at once")
         number = next(self._numbers)
-        self._calls[number] = future
-        self._send(self, WorkerFrame("call", number, name, data))
+        self._calls[number] = _Begun(future, lane, len(data))
+        begin = self._send if lane is None else lane.begin
+        begin(WorkerFrame("call", number, name, data))
         return number
 
-    def _drop(self, number: int, done: Future[Any]) -> None:
-        """Tell the runtime of a call whose result nobody waits for."""
-        if self._calls.pop(number, None) is not None and done.cancelled():
+    def _drop(self, number: int) -> None:
+        """Give up a call that nobody waits for any more, unless its answer has come."""
+        call = self._calls.get(number)
+        if call is not None and call.lane is not None:
             with suppress(AgentCancelled):
-                self._send(self, WorkerFrame("drop", number))
+                if call.lane.drop(number):
+                    del self._calls[number]
+
+
+def _settle(future: Future[Any], frame: WorkerFrame, value: object) -> bool:
+    """Have a future end by an answer; return False if nobody waits for it by now."""
+    try:
+        if frame.kind == "failed":
+            future.set_exception(error_of(frame.data))
+        else:
+            future.set_result(value)
+    except InvalidStateError:
+        return False
+    return True
 
 
 def _result(frame: WorkerFrame, descriptors: list[int]) -> object:

@@ -8,6 +8,8 @@ import queue
 import socket
 import threading
 import time
+from collections import deque
+from contextlib import suppress
 from operator import attrgetter
 from typing import Final
 
@@ -38,11 +40,16 @@ def serve(connection: socket.socket) -> None:
 
 
 class _WorkerMain:
-    """The process itself: one thread reads the socket, any thread may write to it."""
+    """The process itself: a thread reads the socket, and any thread may write to it.
+
+    Another thread writes what the socket does not take at once, so that neither the agent's loop
+    nor the thread that reads waits for the runtime.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._sending = threading.Lock()
+        self._sending = threading.Condition()
+        self._unsent: deque[bytes] = deque()
         self._numbers = itertools.count(1)
         self._jobs: queue.SimpleQueue[WorkerFrame | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -52,7 +59,8 @@ class _WorkerMain:
 
     def serve(self) -> None:
         """Do jobs in this thread until the runtime closes the connection."""
-        threading.Thread(target=self._read, name="runtime", daemon=True).start()
+        threading.Thread(target=self._read, name="from the runtime", daemon=True).start()
+        threading.Thread(target=self._write, name="to the runtime", daemon=True).start()
         usual = set(threading.enumerate())
         while (frame := self._jobs.get()) is not None:
             job = call_of(frame.data)
@@ -64,7 +72,8 @@ class _WorkerMain:
                 end.name = SPENT
             with self._sending:  # no call of this job follows
                 carrier.close()
-                self._connection.sendall(packed(end))
+                self._put(end)
+            carrier.cancel()
 
     def _do(self, place: str, job: AgentCall, carrier: SocketCarrier) -> WorkerFrame:
         """Call the job's agent, and return the frame that says how that ended."""
@@ -85,7 +94,30 @@ class _WorkerMain:
     def _send(self, carrier: SocketCarrier, frame: WorkerFrame) -> None:
         with self._sending:
             carrier.refuse_if_closed()
-            self._connection.sendall(packed(frame))
+            self._put(frame)
+
+    def _put(self, frame: WorkerFrame) -> None:
+        """Send a frame, or leave the rest of it to the thread that writes."""
+        data, sent = packed(frame), 0
+        if not self._unsent:
+            with suppress(OSError):  # the socket is full, or closed: the other thread meets it
+                sent = self._connection.send(data, socket.MSG_DONTWAIT)
+        if sent < len(data):
+            self._unsent.append(data[sent:])
+            self._sending.notify()
+
+    # -- the thread that writes
+
+    def _write(self) -> None:
+        with suppress(OSError):  # the thread that reads meets it, too
+            while True:
+                with self._sending:
+                    while not self._unsent:
+                        self._sending.wait()
+                    data = self._unsent[0]
+                self._connection.sendall(data)
+                with self._sending:
+                    self._unsent.popleft()
 
     # -- the thread that reads
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import logging
+import math
 import os
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
+import attrs
 import trio
 
 from arcp_trio.runtime.credentials.credential import Credential
+from arcp_trio.runtime.job.blocking import AgentCancelled
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.job_view import facts_for_agent
 from arcp_trio.runtime.job.loop_carrier import IN_ORDER
@@ -27,22 +27,16 @@ from arcp_trio.runtime.workers.messages import (
     error_data,
     error_of,
     exact_value_of,
-    packed,
     value_data,
     value_of,
 )
+from arcp_trio.runtime.workers.room import Room
+from arcp_trio.runtime.workers.wire import Wire, WorkerLost
 from arcp_trio.wire.json import JsonLike, JsonValue, list_in, object_in
-
-log = logging.getLogger(__name__)
-
-MOST_CALLS: Final = 64
-"""Calls of one worker that are being carried out; past it the next one waits to be read."""
 
 _Operation: TypeAlias = Callable[..., Any]
 
-_READ_BYTES: Final = 64 * 1024
-FRAMES_A_TURN: Final = 64
-"""Frames of a worker that are looked at before others have a turn."""
+_GIVEN_UP: Final = error_data(AgentCancelled())
 
 _AT_ONCE: Final[Sequence[_Operation]] = (
     *(
@@ -67,76 +61,33 @@ OPERATIONS: Final[Mapping[str, _Operation]] = {each.__name__: each for each in _
 """What a worker may ask for, by name."""
 
 
-class WorkerLost(Exception):  # noqa: N818 - what happened to the worker
-    """The worker has ended, or has sent what is not a frame."""
+@attrs.frozen(eq=False)
+class _Pending:
+    """A call that has no answer yet, and that others do not wait for."""
 
-
-class Wire:
-    """The runtime's end of the socket to a worker."""
-
-    def __init__(self, socket: trio.socket.SocketType) -> None:
-        self._socket = socket
-        self._sending = trio.StrictFIFOLock()
-        self._received = 0
-        """Frames since the last checkpoint."""
-
-    async def send(self, frame: WorkerFrame, descriptor: int | None = None) -> None:
-        """Send a frame, with a descriptor if it has one.
-
-        Raises:
-            WorkerLost: the worker has ended.
-        """
-        data = memoryview(packed(frame))
-        rights: list[tuple[int, int, array[int]]] = []
-        if descriptor is not None:
-            rights = [(trio.socket.SOL_SOCKET, trio.socket.SCM_RIGHTS, array("i", [descriptor]))]
-        # Without a shield: a frame that is cut off belongs to a job that is over.
-        async with self._sending:
-            try:
-                sent = await self._socket.sendmsg([data], rights)
-                while sent < len(data):
-                    sent += await self._socket.send(data[sent:])
-            except OSError as error:
-                raise WorkerLost("the agent's process ended") from error
-
-    async def receive(self, unpacker: Unpacker) -> WorkerFrame:
-        """Return the next frame.
-
-        Raises:
-            WorkerLost: the worker has ended, or has sent what is not a frame.
-        """
-        try:
-            while (frame := unpacker.next()) is None:
-                # Not recvmsg: descriptors that a worker might send are not taken.
-                data = await self._socket.recv(_READ_BYTES)
-                self._received = 0
-                if not data:
-                    raise WorkerLost("the agent's process ended")
-                unpacker.feed(data)
-        except OSError as error:
-            raise WorkerLost("the agent's process ended") from error
-        except ValueError as error:
-            raise WorkerLost(f"the agent's process sent {error}") from error
-        self._received += 1
-        if self._received >= FRAMES_A_TURN:
-            self._received = 0
-            await trio.lowlevel.checkpoint()
-        return frame
-
-    def close(self) -> None:
-        """Close the socket: a worker that is idle ends."""
-        self._socket.close()
+    operation: _Operation
+    frame: WorkerFrame
+    room: Room
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
 
 class WorkerJob:
-    """One job, and the worker that does it."""
+    """One job, and the worker that does it.
+
+    What the worker sends is read at all times, whatever its calls wait for. It keeps to the room
+    that its job has. One that does not is not read until there is room, to its own harm.
+    """
 
     def __init__(self, desk: Desk, wire: Wire) -> None:
         self._desk = desk
         self._wire = wire
         self._most_bytes = desk.job.core.limits.frame_bytes_in
-        self._scopes: dict[int, trio.CancelScope] = {}
-        self._room = trio.Semaphore(MOST_CALLS)
+        self._calls: dict[int, _Pending] = {}
+        self._room_in_order = Room(self._most_bytes)
+        self._room_beside = Room(self._most_bytes)
+        self._more_room = trio.Event()
+        # No more than the room for them allows.
+        self._to_do, self._in_order = trio.open_memory_channel[_Pending](math.inf)
 
     async def run(self) -> WorkerFrame:
         """Have the worker do the job, and return the frame by which it ended it.
@@ -153,29 +104,13 @@ class WorkerJob:
             most_bytes=self._most_bytes,
         )
         await self._wire.send(WorkerFrame("job", name=agent.importable or "", data=call.data()))
-        unpacker = Unpacker(self._most_bytes + FRAME_ALLOWANCE)
         async with trio.open_nursery() as nursery:
-            while True:
-                frame = await self._wire.receive(unpacker)
-                if frame.kind in ("end", "error"):
-                    break
-                if frame.kind == "drop":
-                    if (scope := self._scopes.get(frame.call)) is not None:
-                        scope.cancel(reason="the agent no longer waits for it")
-                elif frame.call in self._scopes:
-                    raise WorkerLost("the agent's process sent two calls with one number")
-                elif frame.kind == "call" and (operation := OPERATIONS.get(frame.name)):
-                    if operation in _WITH_A_WAIT:
-                        await self._room.acquire()
-                        # From here on the agent may say that it no longer waits for it.
-                        scope = self._scopes[frame.call] = trio.CancelScope()
-                        carry_out = partial(self._carry_out_beside, operation, frame, scope)
-                        nursery.start_soon(carry_out, name=f"{frame.name} for a worker")
-                    else:
-                        await self._carry_out(operation, frame)
-                else:
-                    raise WorkerLost("the agent's process sent what is not a call")
-            nursery.cancel_scope.cancel(reason="the agent has ended")
+            nursery.start_soon(self._carry_out_in_order, name="events for a worker")
+            with self._to_do:
+                frame = await self._take_calls(nursery)
+            # They end as they do when the agent gives them up: an event is still emitted.
+            for each in self._calls.values():
+                each.scope.cancel(reason="the agent has ended")
         return frame
 
     async def cancel(self) -> None:
@@ -183,31 +118,74 @@ class WorkerJob:
         with suppress(WorkerLost):
             await self._wire.send(WorkerFrame("cancel"))
 
-    async def _carry_out_beside(
-        self, operation: _Operation, frame: WorkerFrame, scope: trio.CancelScope
-    ) -> None:
-        try:
-            with scope:
-                await self._carry_out(operation, frame)
-        finally:
-            del self._scopes[frame.call]
-            self._room.release()
+    async def _take_calls(self, nursery: trio.Nursery) -> WorkerFrame:
+        """Begin the worker's calls, and return the frame by which it ends the job."""
+        unpacker = Unpacker(self._most_bytes + FRAME_ALLOWANCE)
+        while (frame := await self._wire.receive(unpacker)).kind not in ("end", "error"):
+            if frame.kind == "drop":
+                if (call := self._calls.get(frame.call)) is not None:
+                    call.scope.cancel(reason="the agent no longer waits for it")
+            elif frame.call in self._calls:
+                raise WorkerLost("the agent's process sent two calls with one number")
+            elif frame.kind == "call" and (operation := OPERATIONS.get(frame.name)):
+                if operation in _AT_ONCE:
+                    await self._send(*await self._answer(operation, frame))
+                else:
+                    await self._begin(operation, frame, nursery)
+            else:
+                raise WorkerLost("the agent's process sent what is not a call")
+        return frame
 
-    async def _carry_out(self, operation: _Operation, frame: WorkerFrame) -> None:
-        descriptor: int | None = None
+    async def _begin(
+        self, operation: _Operation, frame: WorkerFrame, nursery: trio.Nursery
+    ) -> None:
+        in_order = operation in IN_ORDER
+        room = self._room_in_order if in_order else self._room_beside
+        while not room.take(len(frame.data)):
+            # Its worker was sent an answer that is not struck off yet, or does not keep count.
+            self._more_room = trio.Event()
+            await self._more_room.wait()
+        # From here on the agent may say that it no longer waits for it.
+        call = self._calls[frame.call] = _Pending(operation, frame, room)
+        if in_order:
+            self._to_do.send_nowait(call)
+        else:
+            nursery.start_soon(self._carry_out, call, name=f"{frame.name} for a worker")
+
+    async def _carry_out_in_order(self) -> None:
+        async for call in self._in_order:
+            await self._carry_out(call)
+
+    async def _carry_out(self, call: _Pending) -> None:
+        """Carry a call out, and answer it, also if the agent has given it up."""
+        number = call.frame.call
+        answer, descriptor = WorkerFrame("failed", number, data=_GIVEN_UP), None
+        try:
+            with call.scope:
+                answer, descriptor = await self._answer(call.operation, call.frame)
+            await self._send(answer, descriptor)
+        finally:
+            del self._calls[number]
+            call.room.give_back(len(call.frame.data))
+            self._more_room.set()
+
+    async def _answer(
+        self, operation: _Operation, frame: WorkerFrame
+    ) -> tuple[WorkerFrame, int | None]:
+        """Carry out an operation, and return the answer, with the descriptor of a file."""
         try:
             value = operation(self._desk, *_arguments(frame))
             if inspect.isawaitable(value):
                 value = await value
             if operation is Desk.open:
-                descriptor = value
-                answer = WorkerFrame("file", frame.call)
-            elif isinstance(value, bytes):
-                answer = WorkerFrame("bytes", frame.call, data=value)
-            else:
-                answer = WorkerFrame("reply", frame.call, frame.name, value_data(_plain(value)))
+                return WorkerFrame("file", frame.call), value
+            if isinstance(value, bytes):
+                return WorkerFrame("bytes", frame.call, data=value), None
+            return WorkerFrame("reply", frame.call, frame.name, value_data(_plain(value))), None
         except Exception as error:  # noqa: BLE001 - raised in the worker
-            answer = WorkerFrame("failed", frame.call, data=error_data(error))
+            return WorkerFrame("failed", frame.call, data=error_data(error)), None
+
+    async def _send(self, answer: WorkerFrame, descriptor: int | None) -> None:
         try:
             with suppress(WorkerLost):  # the reader notices it, too
                 await self._wire.send(answer, descriptor)

@@ -1,0 +1,30 @@
+"""How much a worker's job may ask for before it has answers. Both sides count in the same way."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MOST_CALLS: Final = 128
+"""Calls of one kind: more than a job has children, questions and approvals to wait for."""
+
+
+class Room:
+    """The room for one kind of a job's calls that have no answer yet, in number and in bytes."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._calls = 0
+        self._bytes = 0
+
+    def take(self, size: int) -> bool:
+        """Take room for a call of `size` bytes, if there is any: a call alone always fits."""
+        if self._calls and (self._calls >= MOST_CALLS or self._bytes + size > self._most_bytes):
+            return False
+        self._calls += 1
+        self._bytes += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        """Give back the room of a call that has its answer."""
+        self._calls -= 1
+        self._bytes -= size

@@ -1,0 +1,172 @@
+"""Agents in worker processes that wait for much at the same time, and give waits up."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import stat
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from arcp_trio import AgentCancelled, Agents, AsyncioContext, BlockingContext, JobContext
+from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.workers.messages import WorkerFrame, packed, value_data
+from arcp_trio.runtime.workers.room import MOST_CALLS
+from arcp_trio.wire.json import Json
+
+agents: Final = Agents()
+MANY: Final = MOST_CALLS + 10
+"""More waits than a worker's job has at the runtime at the same time."""
+
+
+def clean(path: str) -> None:
+    """Leave a file that says that the agent has cleaned up."""
+    Path(path).touch()
+
+
+@agents.agent("impatient", process=True)
+async def impatient(job: JobContext) -> Json:
+    """Give up more waits than are carried out at a time, each at once, and then wait once more."""
+    sleeper = await job.delegate("sleeper")
+    for _ in range(3 * MOST_CALLS):
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await sleeper.result()
+    echo = await job.delegate("echo", "heard")
+    return await echo.result()
+
+
+@agents.agent("crowd-on-trio", process=True)
+async def crowd_on_trio(job: JobContext) -> Json:
+    """Wait often for one child; log meanwhile; after a while give up the waits and go on."""
+    try:
+        sleeper = await job.delegate("sleeper")
+        async with trio.open_nursery() as nursery:
+            for _ in range(MANY):
+                nursery.start_soon(sleeper.result)
+            await trio.sleep(0.1)
+            await job.log("still here")
+            await trio.sleep(job.input["seconds"])
+            nursery.cancel_scope.cancel()
+        echo = await job.delegate("echo", "heard")
+        return await echo.result()
+    finally:
+        clean(job.input["clean"])
+
+
+@agents.agent("crowd-on-asyncio", loop="asyncio", process=True)
+async def crowd_on_asyncio(job: AsyncioContext) -> Json:
+    """Wait often for one child; log meanwhile; after a while give up the waits and go on."""
+    try:
+        sleeper = await job.delegate("sleeper")
+        waits = [asyncio.create_task(sleeper.result()) for _ in range(MANY)]
+        await asyncio.sleep(0.1)
+        await job.log("still here")
+        await asyncio.sleep(job.input["seconds"])
+        for each in waits:
+            each.cancel()
+        echo = await job.delegate("echo", "heard")
+        return await echo.result()
+    finally:
+        clean(job.input["clean"])
+
+
+@agents.agent("crowd-of-threads", process=True)
+def crowd_of_threads(job: BlockingContext) -> Json:
+    """Wait in many threads for one child, and log meanwhile."""
+    try:
+        sleeper = job.delegate("sleeper")
+        with ThreadPoolExecutor(MANY) as pool:
+            for _ in range(MANY):
+                pool.submit(sleeper.result)
+            job.log("still here")
+    finally:
+        clean(job.input["clean"])
+    raise AgentCancelled
+
+
+@agents.agent("family", process=True)
+async def family(job: JobContext) -> Json:
+    """Have more children than the runtime is asked about at the same time, and hear of each."""
+    found: list[Json] = []
+
+    async def hear(number: int) -> None:
+        async with few:
+            child = await job.delegate("echo", number)
+        found.append(await child.result())
+
+    few = trio.CapacityLimiter(10)
+    async with trio.open_nursery() as nursery:
+        for number in range(MANY):
+            nursery.start_soon(hear, number)
+    return sorted(found)
+
+
+@agents.agent("unheard", process=True)
+async def unheard(job: JobContext) -> Json:
+    """Log until that takes long, give it up, and return."""
+    with trio.CancelScope() as scope:
+        while True:
+            scope.deadline = trio.current_time() + 1
+            await job.log("x" * 10_000)
+
+
+@agents.agent("last-words", process=True)
+async def last_words(job: JobContext) -> Json:
+    """Log without waiting for it, and return at once."""
+    for number in range(20):
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await job.log(str(number))
+
+
+@agents.agent("greedy", process=True)
+def greedy(job: BlockingContext) -> Json:
+    """Write more calls to the runtime than there is room for, beside the library."""
+    sleeper = job.delegate("sleeper")
+    for descriptor in range(3, 64):
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            break
+    for number in range(3 * MOST_CALLS):
+        data = value_data([sleeper.id])
+        call = WorkerFrame("call", 1_000_000 + number, Desk.child_result.__name__, data)
+        os.write(descriptor, packed(call))
+    return sleeper.result()
+
+
+@agents.agent("half", process=True)
+async def half(job: JobContext) -> Json:
+    """Give up a wait while half of its large answer is there, and then go on."""
+    sys.setswitchinterval(10)  # the thread that reads has its turns only when this one waits
+    child = await job.delegate("large")
+
+    async def wait() -> None:
+        with scope:
+            await child.result()
+
+    scope = trio.CancelScope()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.sleep(0.1)
+        await job.log("computing")
+        _hold_up()
+        scope.cancel()
+    echo = await job.delegate("echo", "heard")
+    return await echo.result()
+
+
+def _hold_up() -> None:
+    """Compute for a second or so, and let no other thread run."""
+    sum(range(40_000_000))
+
+
+@agents.agent("large")
+async def large(_job: JobContext) -> Json:
+    """Return a large result, after a moment."""
+    await trio.sleep(0.3)
+    return hashlib.shake_128(b"large").hexdigest(300_000)
