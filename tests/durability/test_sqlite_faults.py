@@ -31,6 +31,9 @@ from tests.durability.story import Client, World, tell_story, two_clients
 
 MANY = 1_000_000
 
+PARTS = 5
+"""Tests that share the stories of one kind of failure: there are hundreds, one per statement."""
+
 
 def any_at_all(_: Statement) -> bool:
     """Return True: every statement of every connection counts."""
@@ -102,6 +105,7 @@ def world_over(
 
 
 @pytest.mark.logs_error("")
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize(
     ("counts", "seconds", "applied"),
     [
@@ -116,6 +120,7 @@ def world_over(
 async def test_every_statement_may_fail(
     counts: Callable[[Statement], bool],
     seconds: float,
+    part: int,
     tmp_path: Path,
     mock_clock: MockClock,
     monkeypatch: pytest.MonkeyPatch,
@@ -125,7 +130,7 @@ async def test_every_statement_may_fail(
     """With a failure of each statement in turn, once or longer, the story ends the same."""
     # Once in the story is enough, as each statement is a story of its own.
     monkeypatch.setattr(housekeeping, "PAUSE_SECONDS", 4.0)
-    for n in count(1):
+    for n in count(1 + part, PARTS):
         faults = Faults(clock=mock_clock, counts=counts, first=n, seconds=seconds, applied=applied)
         try:
             await go_through(tmp_path / f"{n}.db", faults, monkeypatch)
