@@ -1,7 +1,9 @@
-"""A program that is a runtime with a fault, which its first argument names."""
+"""A program that is a small runtime, mostly with a fault, which its first argument names."""
 
 import json
 import sys
+import time
+from pathlib import Path
 
 MODE = sys.argv[1]
 
@@ -11,6 +13,13 @@ def send(kind: str, payload: object, **envelope: object) -> None:
     frame = {"arcp": "1.1", "id": "x", "type": kind, "session_id": "sess_1", **envelope}
     sys.stdout.write(json.dumps({**frame, "payload": payload}) + "\n")
     sys.stdout.flush()
+
+
+def meet(place: str, name: str, count: int) -> None:
+    """Come to a folder, and wait until there are enough programs."""
+    (Path(place) / name).touch()
+    while len(list(Path(place).iterdir())) < count:
+        time.sleep(0.05)
 
 
 def work(job: dict[str, str]) -> None:
@@ -70,6 +79,8 @@ def main() -> None:
             case "job.submit":
                 job = {"job_id": "job_1"}
                 send("job.accepted", {"request_id": frame["id"], **job}, **job)
+                if MODE == "meets":
+                    meet(*frame["payload"]["input"])
                 work(job)
             case "session.close":
                 send("session.closed", {})

@@ -54,6 +54,7 @@ MODES = (
     "refuses",
     "babbles",
     "several",
+    "meets",
 )
 
 

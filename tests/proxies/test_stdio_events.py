@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
 
 import pytest
 import trio
 
 from arcp_trio import (
     BudgetExhausted,
-    Client,
     JobCancelled,
     JobFailed,
 )
@@ -93,20 +93,12 @@ async def test_a_line_without_an_end(caplog: pytest.LogCaptureFixture) -> None:
     assert max(map(len, said)) < 9_000
 
 
-async def test_twenty_at_once() -> None:
-    """Programs of twenty jobs run at the same time."""
-    results: dict[int, Any] = {}
-
-    async def one(client: Client, number: int) -> None:
-        results[number] = await run(client, "mirror", number)
-
+async def test_twenty_at_once(tmp_path: Path) -> None:
+    """Programs of twenty jobs run at the same time: each waits until all of them have come."""
     async with connected() as client, trio.open_nursery() as nursery:
         for number in range(20):
-            nursery.start_soon(one, client, number)
-    assert {number: result["input"] for number, result in results.items()} == {
-        number: number for number in range(20)
-    }
-    assert len({result["pid"] for result in results.values()}) == 20
+            nursery.start_soon(run, client, "meets", [str(tmp_path), str(number), 20])
+    assert set(os.listdir(tmp_path)) == {str(number) for number in range(20)}  # noqa: PTH208
 
 
 async def test_invalid_events_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
