@@ -47,7 +47,7 @@ class Request:
         self.params: Final[dict[str, Json]] = params
         self.session: Final = session
         self.life: Final = trio.CancelScope()
-        """Of the handler: cancelled when the agent no longer wants an answer."""
+        """The scope of the handler: cancelled when the agent no longer wants an answer."""
         self.taken_back = False
         """Whether the agent has said that it wants no answer."""
         self._id = id_

@@ -42,12 +42,12 @@ class Question:
         self.kind = body.kind
         """`approval` if the job asks for leave to do what its lease allows on that condition."""
         self.capability = body.capability
-        """Of an approval: the capability that is asked for, such as `fs.write`."""
+        """The capability that an approval asks for, such as `fs.write`."""
         self.targets: Sequence[str] = body.targets or ()
-        """Of an approval: what it is asked for."""
+        """What an approval is about."""
         self.tool = body.tool
         self.args: Json = body.args
-        """Of an approval: the tool call that waits for it."""
+        """The tool call that waits for an approval."""
         self.wants_text = body.wants_text
         """Whether the answer is a text."""
         self._session = session

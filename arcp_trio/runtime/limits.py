@@ -40,7 +40,7 @@ class Limits:
     outbox_items: int = 1_024
     """Per session; past it hints are dropped (the journal has the events) and answers wait."""
     outbox_bytes: int = 4 * MIB
-    """Of answers that wait to be sent, per session; past it no further command is executed."""
+    """Bytes of answers that wait to be sent, per session; past it no command is executed."""
     inbox_items: int = 256
     """Commands per session that wait for earlier ones; past it the reader waits."""
     inbox_bytes: int = 8 * MIB
@@ -77,12 +77,12 @@ class Limits:
     """Running."""
     input_bytes_per_principal: int = 128 * MIB
     input_bytes_total: int = 512 * MIB
-    """Of the inputs of running jobs."""
+    """Bytes of the inputs of running jobs."""
     waiting_submits_per_principal: int = 1_000
     waiting_submits: int = 10_000
     """Submits that wait for another one with the same key."""
     agent_threads: int = 1_000
-    """Of agents that are plain functions or under asyncio; past it their jobs fail at once."""
+    """Threads for agents that are plain functions or under asyncio; past it their jobs fail."""
     agent_threads_per_principal: int = 100
     """The same for each principal; threads that outlast their jobs count."""
     subscriptions_per_session: int = 1_000
@@ -97,7 +97,7 @@ class Limits:
     finished_jobs: int = 100_000
     stored_bytes_per_principal: int = 4096 * MIB
     stored_bytes_total: int = 16384 * MIB
-    """Of jobs, sessions and keys in the store; past either the oldest finished jobs go first."""
+    """Bytes of jobs, sessions and keys in the store; past either the oldest finished ones go."""
     resume_window_seconds: int = 600
     """How long a session can be resumed after its connection ended."""
     heartbeat_seconds: int = 30
@@ -122,7 +122,7 @@ class Limits:
     questions_per_job: int = 16
     """Questions of one job that wait for an answer."""
     question_bytes: int = 64 * 1024
-    """Of all questions of one job that wait for an answer: listings repeat them."""
+    """Bytes of all questions of one job that wait for an answer: listings repeat them."""
     approval_seconds: float = 600
     """How long people have for the decision on an approval."""
 
@@ -133,11 +133,11 @@ class Limits:
     agent_requests: int = 64
     """Requests of such a program that have no answer yet; further ones are refused."""
     agent_file_bytes: int = 16 * MIB
-    """Of a file that such a program has read or written for it."""
+    """Bytes of a file that such a program has read or written for it."""
     terminals_per_job: int = 16
     """Commands of such a program that run; those that have ended make room for new ones."""
     terminal_bytes: int = MIB
-    """Of the output of one command: only the newest is kept."""
+    """Bytes of the output of one command: only the newest is kept."""
 
     release_seconds: float = 1
     """How long another node may take to let go of a session before it is stolen."""

@@ -31,9 +31,9 @@ class Usage:
 
     principal: str
     pace: Pace
-    """Of the messages on all its connections."""
+    """How fast messages may come on all its connections."""
     parts_pace: Pace = attrs.field(factory=pace_of_parts)
-    """Of what else they carry: fragments, pings and pongs."""
+    """How fast all else may come on them: fragments, pings and pongs."""
     messages: int = 0
     """Messages that its clients have sent."""
     message_bytes: int = 0

@@ -55,7 +55,7 @@ class Workload:
 
     def __init__(self) -> None:
         self.commands = WorkPlaces(COMMANDS)
-        """Of all commands but listings: these may take long, and no other command waits for one."""
+        """For all commands but listings, which may take long: no other command waits for one."""
         self.listings = WorkPlaces(LISTINGS)
         self._unstored = 0
         self._stored = Wake()

@@ -44,7 +44,7 @@ class CallThread:
         self._naps = Naps()
         self._errands: SimpleQueue[_Errand[Any] | None] = SimpleQueue()
         self._standstill = threading.Lock()
-        """Of the call that is made now."""
+        """The lock of the call that is made now, held while the loop stands still for it."""
         self._thread: threading.Thread
         self._runs = False
 

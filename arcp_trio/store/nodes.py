@@ -28,7 +28,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     state: NodeState
     version: str
-    """Of its program."""
+    """The version of its program."""
     beats: int
     """How many signs of life it has given."""
     since: float

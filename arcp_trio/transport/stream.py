@@ -63,7 +63,7 @@ class FrameStream(trio.abc.Stream):
         self.outgoing: Final = Outgoing(stream, client=client)
         self.gauge: Final = MessageGauge(max_bytes, first_bytes)
         self.pace = pace_of_parts()
-        """Of the frames that trio-websocket is given; its owner may replace it."""
+        """How fast frames may come that trio-websocket is given; its owner may replace it."""
         self._stream = stream
         self._received = received
         self._switched = not client  # whether frames come, instead of the response's HTTP

@@ -40,12 +40,12 @@ class QuestionBody:
     kind: str | None = None
     """`approval`, if the job asks for leave to do what its lease allows on that condition."""
     capability: str | None = None
-    """Of an approval: the capability that is asked for."""
+    """The capability that an approval asks for."""
     targets: list[str] | None = None
-    """Of an approval: what it is asked for."""
+    """What an approval is about."""
     tool: str | None = None
     args: JsonValue = None
-    """Of an approval: the tool call that waits for it."""
+    """The tool call that waits for an approval."""
 
     @property
     def wants_text(self) -> bool:

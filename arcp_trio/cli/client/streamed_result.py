@@ -29,7 +29,7 @@ class StreamedResult:
         self._next = 0
         self._written = 0  # characters to a terminal, else bytes
         self._digest = sha256()
-        """Of what is written."""
+        """The digest of what is written."""
         self._stopped = False
         """Whether the rest waits for the end."""
 

@@ -63,7 +63,7 @@ class Connection:
         self._attached: tuple[Session, Attachment] | None = None
         """The session it has now."""
         self._session_id: str | None = None
-        """Of the session that the client was welcomed to last."""
+        """The session that the client was welcomed to last."""
         self._arcp = envelope.VERSION
 
     # -- its life

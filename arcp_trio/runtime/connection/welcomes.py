@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.views import Scope
 
 SCHEMA_BYTES: Final = 32 * 1024
-"""Of all schemas in a welcome: some clients read no line of more than 64 KiB."""
+"""The most that all schemas in a welcome take: some clients read no line above 64 KiB."""
 _MOST_KEPT: Final = 64
 """Parts that are kept; there are more sets of features than any clients have."""
 

@@ -45,7 +45,7 @@ class NewJob(msgspec.Struct, frozen=True):
     tail: bytes
     """The tail of its `job.accepted`."""
     group: Group
-    """Of the store, in which the acceptance is."""
+    """The writes with which the acceptance is stored."""
     key: KeyRow | None = None
     """What its idempotency key stands for from now on, if it has one."""
 

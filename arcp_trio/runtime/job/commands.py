@@ -47,7 +47,7 @@ class Reveal(msgspec.Struct, frozen=True, tag="reveal"):
     job_id: str
     session_id: str
     public_key: bytes
-    """Of the node that asks, which has shown it in its row, too."""
+    """The public key of the node that asks, which stands in its row, too."""
 
 
 JobCommand: TypeAlias = EndJob | AnswerTo | Reveal

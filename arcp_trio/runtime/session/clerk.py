@@ -71,7 +71,7 @@ class Request:
     """What the client said of its trace: the id, or a whole `traceparent` (§11)."""
     message: Message | ArcpError
     size: int
-    """Of its frame, in bytes."""
+    """Bytes of its frame."""
 
 
 _ABOUT_A_JOB: Final = (Cancel, Stop, Subscribe, AnswerQuestion)

@@ -42,11 +42,11 @@ class ResumeCheck:
     store: Store
     """Has the session's log."""
     principal: str | None
-    """Of the client's bearer token; None if the resume token alone says whose session it is."""
+    """The bearer token's; None if the resume token alone says whose session it is."""
     scope: Scope | None
-    """Of the client's token; it has to be the session's."""
+    """What the client's token is limited to; the session's has to be the same."""
     digest: bytes
-    """Of the resume token."""
+    """The digest of the resume token."""
     after_seq: int
     """The number that the client has reached."""
     _covered: bool = attrs.field(default=False, init=False)
@@ -87,7 +87,7 @@ class Resume:
     attachment: Attachment
     peer: str
     digest: bytes
-    """Of the token that the client presents."""
+    """The digest of the token that the client presents."""
     after_seq: int
     features: frozenset[str] | None
     """As negotiated anew; None keeps what the session had."""

@@ -32,8 +32,9 @@ BUSY_SECONDS: Final = 5.0
 starts the write-ahead log over. The lock keeps other processes out."""
 
 CHECK_WHOLE_BYTES: Final = 256 * 1024 * 1024
-"""Of a larger file only the small tables are checked on opening: reading all of it would delay the
-start. Damage elsewhere is found when the damaged part is read."""
+"""The largest file that is checked whole on opening: to read all of a larger one would delay the
+start, so that only its small tables are checked. Damage elsewhere is found when the damaged part
+is read."""
 
 MAX_WAL_PAGES: Final = 8_192
 """A commit that leaves a longer write-ahead log copies all of it into the file."""

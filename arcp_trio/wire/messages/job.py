@@ -149,9 +149,9 @@ class AnswerQuestion:
     question_id: Identifier
     answer: JsonValue = attrs.field(metadata={KEEP_NULL: always})
     scope: Literal["once", "job"] | None = None
-    """Of an approval: whether it counts for this time, or for as long as the job runs."""
+    """Whether an approval counts for this time, or for as long as the job runs."""
     reason: Remark | None = None
-    """Of an approval: why it was given, or denied."""
+    """Why an approval was given, or denied."""
 
 
 @attrs.frozen(kw_only=True)
