@@ -47,7 +47,7 @@ class Failure(enum.StrEnum):
 class Move(enum.StrEnum):
     """How a session has come to a node."""
 
-    TAKEN = "taken"
+    CLAIMED = "claimed"
     """No node had it awake."""
     RELEASED = "released"
     """The node that had it let go of it when it was asked."""

@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 def moved(node: NodeHere) -> dict[str, float]:
     """Return how many sessions have come to a node, by how."""
     figure = scrape(node.runtime)
-    return {how: figure("sessions_moved_total", how=how) for how in ("taken", "released", "stolen")}
+    return {
+        how: figure("sessions_moved_total", how=how) for how in ("claimed", "released", "stolen")
+    }
 
 
 async def parked(node: NodeHere, peer: Peer) -> None:
@@ -51,7 +53,7 @@ async def test_a_session_that_was_left_at_another_node(left: str, database: str)
         assert counted(seen, job) == list(range(60))
         assert not awake_sessions(here.runtime)
         if left == "parked":
-            assert moved(there) == {"taken": 1, "released": 0, "stolen": 0}
+            assert moved(there) == {"claimed": 1, "released": 0, "stolen": 0}
 
 
 async def test_a_session_that_another_node_has_awake(database: str) -> None:
@@ -63,7 +65,7 @@ async def test_a_session_that_another_node_has_awake(database: str) -> None:
         with trio.fail_after(10):
             again = await there.welcomed(resume=peer.resume_from())
         assert await close_code(peer) == 1000
-        assert moved(there) == {"taken": 0, "released": 1, "stolen": 0}
+        assert moved(there) == {"claimed": 0, "released": 1, "stolen": 0}
         seen += await read(again, job)
         assert counted(seen, job) == list(range(60))
         assert not awake_sessions(here.runtime)

@@ -139,7 +139,7 @@ class SharedParking(Parking):
         Raises:
             InternalError: other nodes are after it, too.
         """
-        how = Move.TAKEN
+        how = Move.CLAIMED
         for _ in range(TRIES):
             if place is None or place.over:
                 return None
