@@ -33,3 +33,16 @@ def has_children() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def children_of(parent: int) -> set[int]:
+    """Return the processes that another one has started and that have not been waited for."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+    return {int(pid) for pid in children.split()}
+
+
+async def children_are(parent: int, count: int) -> None:
+    """Wait until a process has this number of children."""
+    with trio.fail_after(20):
+        while len(children_of(parent)) != count:  # noqa: ASYNC110 - nothing tells of them
+            await trio.sleep(0.02)

@@ -69,6 +69,7 @@ def about(_job: BlockingContext) -> Json:
     )
     return {
         "pid": os.getpid(),
+        "parent": os.getppid(),
         "group": os.getpgid(0),
         "environment": sorted(os.environ),
         "no_new_privs": status["NoNewPrivs"],

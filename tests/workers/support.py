@@ -13,7 +13,7 @@ from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json
 from tests.stage import simple_agents
-from tests.workers import agents_in_processes, waiting_agents
+from tests.workers import agents_in_processes, delegating_agents, waiting_agents
 
 GRACE = 0.5
 COUNT = 2
@@ -33,6 +33,7 @@ async def open_runtime(
             entered.add(simple_agents)
             entered.add(agents_in_processes.agents)
             entered.add(waiting_agents.agents)
+            entered.add(delegating_agents.agents)
             yield entered
 
 

@@ -1,25 +1,24 @@
-"""The pool: the zygote, the workers that wait for a job, and the jobs that wait for a worker."""
+"""The pool: the zygote, and the runs of jobs in its workers."""
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import signal
 import socket
 import subprocess
 import sys
-from array import array
-from collections import Counter, deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from arcp_trio.runtime.workers.messages import SPENT
-from arcp_trio.runtime.workers.wire import Wire, WorkerLost
+from arcp_trio.runtime.workers.places import WorkerPlaces
+from arcp_trio.runtime.workers.processes import WorkerProcesses, answer_to
+from arcp_trio.runtime.workers.wire import WorkerLost
 from arcp_trio.runtime.workers.worker_job import WorkerJob, result_of_worker
-from arcp_trio.runtime.workers.zygote import BOOT, MOST_REQUEST, ZygoteSettings
+from arcp_trio.runtime.workers.zygote import BOOT, ZygoteSettings
 from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.json import JsonValue
 
@@ -35,29 +34,8 @@ START_SECONDS: Final = 60.0
 """How long the zygote may take to import the agents."""
 END_SECONDS: Final = 1.0
 """How long the zygote may take to end, at the runtime's end."""
-NO_WORKERS: Final = "the agent's process cannot be started"
 PAUSE_SECONDS: Final = 1.0
 """The pause before another zygote is started, after one has ended."""
-
-
-@attrs.define(eq=False)
-class _Worker:
-    """A worker process."""
-
-    process_id: int
-    wire: Wire
-    zygote: int
-    """The number of the zygote that has forked it."""
-    jobs: int = 0
-
-
-@attrs.define(eq=False)
-class _Waiting:
-    """A job that waits for a worker."""
-
-    principal: str
-    given: trio.Event = attrs.field(factory=trio.Event)
-    worker: _Worker | None = None
 
 
 class WorkerPool:
@@ -67,18 +45,9 @@ class WorkerPool:
         self._settings = settings
         self._agents = agents
         self._wanted = trio.Event()
-        self._idle: deque[_Worker] = deque()
-        self._waiting: list[_Waiting] = []
-        self._busy: Counter[str] = Counter()
-        """How many workers are busy for each principal."""
-        self._spent, self._to_replace = trio.open_memory_channel[_Worker](math.inf)
-        """Workers to end and to replace: no more than there are."""
-        self._zygote = 0
-        """The number of the zygote, or of the next one."""
-        self._broken = False
-        """Whether there is no zygote, although there was one."""
-
-    # -- jobs
+        self._places = WorkerPlaces(settings.count)
+        self._processes = WorkerProcesses(self._places, settings.jobs_per_worker)
+        """Of the zygote, or of the next one; closed if there is no zygote, but there was one."""
 
     async def run_agent(self, desk: Desk) -> JsonValue:
         """Have a worker do a job, and return what its agent returns.
@@ -89,60 +58,20 @@ class WorkerPool:
             InternalError: there is no worker, or it ended before the job.
         """
         self._wanted.set()
-        worker = await self._take(desk.job.principal)
-        frame: WorkerFrame | None = None
-        try:
-            frame = await _converse(desk, WorkerJob(desk, worker.wire))
-        finally:
-            self._busy[desk.job.principal] -= 1
-            self._put_back(worker, whole=frame is not None and frame.name != SPENT)
+        with self._places.stay(desk.job) as stay:
+            await stay.given.wait()
+            processes = self._processes
+            worker = await processes.take()
+            worker_run = _WorkerRun(desk, WorkerJob(desk, worker.wire, stay))
+            try:
+                await worker_run.run()
+            finally:
+                frame = worker_run.end
+                processes.put_back(worker, whole=frame is not None and frame.name != SPENT)
         await trio.lowlevel.checkpoint_if_cancelled()
         if frame is None:
             raise InternalError("the agent's process ended")
         return result_of_worker(frame)
-
-    async def _take(self, principal: str) -> _Worker:
-        if self._broken:
-            raise InternalError(NO_WORKERS)
-        waiting = _Waiting(principal)
-        self._waiting.append(waiting)
-        self._match()
-        try:
-            await waiting.given.wait()
-        except BaseException:
-            if waiting.worker is not None:
-                self._busy[principal] -= 1
-                self._put_back(waiting.worker, whole=True)
-            else:
-                self._waiting.remove(waiting)
-            raise
-        given = waiting.worker
-        if given is None:
-            raise InternalError(NO_WORKERS)
-        return given
-
-    def _match(self) -> None:
-        """Give idle workers to waiting jobs: first of the principal that has the fewest."""
-        while self._idle and self._waiting:
-            waiting = min(self._waiting, key=lambda each: self._busy[each.principal])
-            self._waiting.remove(waiting)
-            self._busy[waiting.principal] += 1
-            waiting.worker = self._idle.popleft()
-            waiting.given.set()
-
-    def _put_back(self, worker: _Worker, *, whole: bool) -> None:
-        """Take a worker back; one that is spent or not whole is ended and replaced."""
-        worker.jobs += 1
-        if worker.zygote != self._zygote:
-            worker.wire.close()  # it ends with its zygote, and was replaced with it
-        elif whole and worker.jobs < self._settings.jobs_per_worker:
-            self._idle.append(worker)
-            self._match()
-        else:
-            worker.wire.close()
-            self._spent.send_nowait(worker)
-
-    # -- processes
 
     async def run(self) -> None:
         """Keep workers ready, from the first moment that there is an agent for them."""
@@ -155,20 +84,9 @@ class WorkerPool:
                 facts = {"error": str(error.exceptions[0])}
                 log.error("worker processes lost", extra=facts)  # noqa: TRY400
             finally:
-                self._refuse()
+                self._processes.close()
             await trio.sleep(PAUSE_SECONDS)
-            self._broken = False
-
-    def _refuse(self) -> None:
-        """Drop the workers of a zygote that has ended, and refuse the jobs that wait."""
-        self._broken = True
-        self._zygote += 1
-        for worker in self._idle:
-            worker.wire.close()
-        self._idle.clear()
-        for waiting in self._waiting:
-            waiting.given.set()
-        self._waiting.clear()
+            self._processes = WorkerProcesses(self._places, self._settings.jobs_per_worker)
 
     async def _run_zygote(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -207,74 +125,52 @@ class WorkerPool:
             descriptors=settings.descriptors,
         )
         with trio.fail_after(START_SECONDS):
-            await control.send(json.dumps(told).encode())
-            await _answer(control)
+            await answer_to(told, control)
         log.info("worker processes ready", extra={"workers": settings.count})
-        for _ in range(settings.count):
-            await self._fork(control)
-        async for worker in self._to_replace:
-            if worker.zygote == self._zygote:
-                await _end(control, worker)
-                await self._fork(control)
+        await self._processes.supply(control)
 
-    async def _fork(self, control: trio.socket.SocketType) -> None:
-        ours, theirs = socket.socketpair()
+
+@attrs.define(eq=False)
+class _WorkerRun:
+    """The run of a job in a worker, which a cancelled job has until it is over."""
+
+    _desk: Desk
+    _job: WorkerJob
+    end: WorkerFrame | None = None
+    """The frame by which the worker has ended the job, if all that was sent to it is whole."""
+    _ended: bool = False
+
+    async def run(self) -> None:
+        """Have the worker do the job, or leave it if the worker is lost, or the job is over."""
+        async with trio.open_nursery() as around:
+            with trio.CancelScope(shield=True) as life:
+                async with trio.open_nursery() as beside:
+                    beside.start_soon(self._end_once_over, life, name="end of a worker's job")
+                    async with trio.open_nursery() as telling:
+                        mind = self._mind_cancellation
+                        around.start_soon(mind, telling, name="cancellation of a worker")
+                        frame = await self._frame()
+                    self.end = frame
+                    beside.cancel_scope.cancel(reason="the worker has ended the job")
+            around.cancel_scope.cancel(reason="the worker has ended the job")
+
+    async def _frame(self) -> WorkerFrame | None:
         try:
-            with theirs:
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [theirs.fileno()]))]
-                await control.sendmsg([b"{}"], rights)
-                child = (await _answer(control))["child"]
-        except BaseException:
-            ours.close()
-            raise
-        self._idle.append(_Worker(child, Wire(trio.socket.from_stdlib_socket(ours)), self._zygote))
-        self._match()
+            return await self._job.run()
+        except* WorkerLost as lost:
+            facts = {"error": str(lost.exceptions[0])}
+            log.error("worker lost", extra=self._desk.job.facts | facts)  # noqa: TRY400
+        finally:
+            self._ended = True
+        return None
 
-
-async def _end(control: trio.socket.SocketType, worker: _Worker) -> None:
-    await control.send(json.dumps({"end": worker.process_id}).encode())
-    status = (await _answer(control)).get("status")
-    facts = {"process_id": worker.process_id, "jobs": worker.jobs, "exit_status": status}
-    log.info("worker ended", extra=facts)
-
-
-async def _converse(desk: Desk, worker_job: WorkerJob) -> WorkerFrame | None:
-    """Have a worker do a job; None if the worker was lost, or has to be ended with the job."""
-    frame: WorkerFrame | None = None
-
-    ended = False
-
-    async def mind_cancellation() -> None:
+    async def _mind_cancellation(self, telling: trio.Nursery) -> None:
         try:
             await trio.sleep_forever()
         finally:
-            if not ended:
-                nursery.start_soon(worker_job.cancel, name="cancellation of a worker")
+            if not self._ended:
+                telling.start_soon(self._job.cancel, name="cancellation of a worker")
 
-    async def end_once_over() -> None:
-        await desk.job.over.wait()
+    async def _end_once_over(self, life: trio.CancelScope) -> None:
+        await self._desk.job.over.wait()
         life.cancel(reason="the job is over")
-
-    async with trio.open_nursery() as around:
-        with trio.CancelScope(shield=True) as life:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(end_once_over, name="end of a worker's job")
-                around.start_soon(mind_cancellation, name="cancellation of a worker")
-                try:
-                    frame = await worker_job.run()
-                except* WorkerLost as lost:
-                    facts = {"error": str(lost.exceptions[0])}
-                    log.error("worker lost", extra=desk.job.facts | facts)  # noqa: TRY400
-                finally:
-                    ended = True
-                nursery.cancel_scope.cancel(reason="the worker has ended the job")
-        around.cancel_scope.cancel(reason="the worker has ended the job")
-    return frame
-
-
-async def _answer(control: trio.socket.SocketType) -> dict[str, Any]:
-    data = await control.recv(MOST_REQUEST)
-    if not data:
-        raise WorkerLost("the zygote ended")
-    answer: dict[str, Any] = json.loads(data)
-    return answer

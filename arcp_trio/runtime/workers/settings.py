@@ -13,7 +13,11 @@ class Workers:
     """The worker processes of a runtime, for agents with `process=True`."""
 
     count: int = attrs.field(factory=lambda: os.cpu_count() or 1)
-    """How many jobs run at the same time; further ones wait for a worker."""
+    """How many jobs run at the same time, beside those that wait for their children in workers.
+
+    Further ones wait for a worker. The children of a job that waits for them may need one more
+    process at each level of delegation.
+    """
     jobs_per_worker: int = 100
     """A worker is replaced by a new one after that many jobs."""
     environment: Mapping[str, str] = attrs.field(factory=dict[str, str])

@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Final, TypeAlias, cast
 
 import attrs
@@ -30,6 +30,7 @@ from arcp_trio.runtime.workers.messages import (
     value_data,
     value_of,
 )
+from arcp_trio.runtime.workers.places import Stay
 from arcp_trio.runtime.workers.room import Room
 from arcp_trio.runtime.workers.wire import Wire, WorkerLost
 from arcp_trio.wire.json import JsonLike, JsonValue, list_in, object_in
@@ -78,9 +79,10 @@ class WorkerJob:
     that its job has. One that does not is not read until there is room, to its own harm.
     """
 
-    def __init__(self, desk: Desk, wire: Wire) -> None:
+    def __init__(self, desk: Desk, wire: Wire, stay: Stay) -> None:
         self._desk = desk
         self._wire = wire
+        self._stay = stay
         self._most_bytes = desk.job.core.limits.frame_bytes_in
         self._calls: dict[int, _Pending] = {}
         self._room_in_order = Room(self._most_bytes)
@@ -174,9 +176,12 @@ class WorkerJob:
     ) -> tuple[WorkerFrame, int | None]:
         """Carry out an operation, and return the answer, with the descriptor of a file."""
         try:
-            value = operation(self._desk, *_arguments(frame))
-            if inspect.isawaitable(value):
-                value = await value
+            arguments = _arguments(frame)
+            waiting = operation is Desk.child_result
+            with self._stay.awaits(str(arguments[0])) if waiting else nullcontext():
+                value = operation(self._desk, *arguments)
+                if inspect.isawaitable(value):
+                    value = await value
             if operation is Desk.open:
                 return WorkerFrame("file", frame.call), value
             if isinstance(value, bytes):
