@@ -6,10 +6,10 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from urllib.parse import urlsplit
 
 from arcp_trio.cli import defaults
 from arcp_trio.cli.client.columns import in_columns
+from arcp_trio.cli.database_url import has_password
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode
 from arcp_trio.cli.store_options import ACTIONS, DatabaseOptions, StoreOptions
 from arcp_trio.store.errors import StoreError
@@ -42,7 +42,7 @@ def run(options: StoreOptions) -> int:
 @contextmanager
 def administered(options: DatabaseOptions) -> Generator[str]:
     """Provide the database's address, and turn what is wrong with it into one line."""
-    if options.store is not None and urlsplit(options.store).password:
+    if options.store is not None and has_password(options.store):
         said = "the list of processes shows the password: give the address in "
         print(f"{PROGRAM}: {said}{defaults.STORE_VARIABLE}", file=sys.stderr, flush=True)
     dsn = options.store or os.environ.get(defaults.STORE_VARIABLE)

@@ -176,7 +176,7 @@ class Moves(ABC):
         """Return whether a node has a connection to the store: if not, it stores nothing now."""
 
     @abstractmethod
-    async def take(self, session_id: str, node: int | None, moves: int) -> bool:
+    async def take_when_unlocked(self, session_id: str, node: int | None, moves: int) -> bool:
         """Make a session this node's that is another one's, or parked if `node` is None.
 
         Unlike a `TakeSession`, this waits for a connection that has the session locked. One that
@@ -184,6 +184,9 @@ class Moves(ABC):
 
         Return False if it is no longer where it was when it had moved so often: it may have moved
         on meanwhile, and even come back.
+
+        Raises:
+            StoreError: the session stays locked, by something else than a node.
         """
 
     @abstractmethod
@@ -192,7 +195,7 @@ class Moves(ABC):
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """What a principal has at other nodes."""
+    """What a principal has at other nodes, and the jobs that wait for a node."""
 
     jobs: int
     """Jobs that have not ended, those that wait for a node included."""

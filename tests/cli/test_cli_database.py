@@ -206,3 +206,13 @@ def test_a_database_that_is_not_there(start: Starter) -> None:
     )
     assert line.startswith("arcp-trio: 127.0.0.1:1/arcp: the server cannot be reached")
     assert "s3cret" not in err
+
+
+@pytest.mark.parametrize("command", [("store", "check"), ("serve",)])
+def test_a_password_with_brackets(start: Starter, command: tuple[str, ...]) -> None:
+    """A password that libpq takes as it is, and that is not one for Python's URLs, is not told."""
+    url = "postgresql://arcp:a[s3cret]b@127.0.0.1:1/arcp"
+    code, _, err = done(start, *command, "--store", url, ARCP_TOKENS="alice=the-token-of-alice")
+    assert code == 1
+    assert "127.0.0.1:1/arcp: the server cannot be reached" in err
+    assert "s3cret" not in err

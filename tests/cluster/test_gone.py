@@ -28,7 +28,7 @@ ASKS_NOTHING = {"moved", "asked", "time_calls"}
 """These ask the database nothing: the first two wait for wake-ups."""
 
 
-CHANGES = {"beat", "adopt", "leave_jobs", "take_jobs", "drain", "leave", "take"}
+CHANGES = {"beat", "adopt", "leave_jobs", "take_jobs", "drain", "leave", "take_when_unlocked"}
 """These would change rows."""
 
 
@@ -69,7 +69,7 @@ def calls(shared: Shared) -> Mapping[str, Call]:
         "news": lambda: shared.news(["J"], {}, 1, 1),
         "cursor_elsewhere": lambda: shared.cursor_elsewhere(["J"], "S"),
         "place": lambda: shared.place("S"),
-        "take": lambda: shared.take("S", 7, 0),
+        "take_when_unlocked": lambda: shared.take_when_unlocked("S", 7, 0),
         "sessions_here": shared.sessions_here,
         "find": lambda: shared.find("S"),
         "is_connected": lambda: shared.is_connected(7),

@@ -58,7 +58,7 @@ class SharedMemory(MemoryStore, Moves):
         await trio.lowlevel.checkpoint()
         return self.other_runs
 
-    async def take(self, session_id: str, node: int | None, moves: int) -> bool:
+    async def take_when_unlocked(self, session_id: str, node: int | None, moves: int) -> bool:
         """Take the session from another node, which has it locked."""
         await trio.lowlevel.checkpoint()
         assert (self.at.node, self.at.moves) == (node, moves)

@@ -194,7 +194,7 @@ async def test_a_submit_tells_a_node_that_its_session_was_stolen(database: str) 
         place = await there.store.shared.place(peer.session_id)
         assert place is not None
         assert place.node is not None
-        assert await there.store.shared.take(peer.session_id, place.node, place.moves)
+        assert await there.store.shared.take_when_unlocked(peer.session_id, place.node, place.moves)
         asked = {"agent": "count", "input": [1, 0], "idempotency_key": "k"}
         await peer.send("job.submit", asked)
         assert await close_code(peer) == 1000

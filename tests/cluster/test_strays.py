@@ -29,7 +29,7 @@ def have_rows_locked(patch: pytest.MonkeyPatch) -> None:
     async def take_late(parking: SharedParking, session_id: str, place: SessionPlace) -> bool:
         if place.node is None:
             return await take(parking, session_id, place)
-        return await parking._moves.take(session_id, place.node, place.moves)
+        return await parking._moves.take_when_unlocked(session_id, place.node, place.moves)
 
     patch.setattr(SharedParking, "_take", take_late)
 
@@ -39,7 +39,7 @@ async def test_a_theft_that_succeeds_after_it_was_given_up(
     monkeypatch: pytest.MonkeyPatch, database: str
 ) -> None:
     """The session is parked again and goes on at a third node; what is awake stays awake."""
-    may_take, take = trio.Event(), PostgresShared.take
+    may_take, take = trio.Event(), PostgresShared.take_when_unlocked
     monkeypatch.setattr(Obeyer, "obey_all", nothing)
     monkeypatch.setattr(moving, "STRAYS_SECONDS", 0.1)
     have_rows_locked(monkeypatch)
@@ -60,7 +60,7 @@ async def test_a_theft_that_succeeds_after_it_was_given_up(
             nursery.start_soon(go_on)
             raise StoreError("the connection is lost")
 
-        monkeypatch.setattr(PostgresShared, "take", late)
+        monkeypatch.setattr(PostgresShared, "take_when_unlocked", late)
         awake = await there.welcomed()
         peer = await here.welcomed()
         job = (await peer.submit("count", [30, 0.01]))["job_id"]

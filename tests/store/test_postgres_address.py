@@ -114,6 +114,7 @@ def test_a_peer_that_is_gone_is_noticed() -> None:
         ("host=a,b port=1,2 dbname=arcp password=s3cret", "a:1,b:2/arcp"),
         ("host=a,b dbname=arcp password=s3cret", "a:5432,b:5432/arcp"),
         ("postgresql:///arcp?password=s3cret", "localhost:5432/arcp"),
+        ("host=db password='x://a@b/c@d' user=u dbname=arcp", "db:5432/arcp"),
     ],
 )
 def test_an_address_is_shown_without_its_secret(dsn: str, place: str) -> None:
@@ -137,6 +138,7 @@ def test_an_address_that_cannot_be_read_is_not_repeated() -> None:
         "postgresql://arcp:s3cr@et@db/arcp",
         "postgresql://arcp:s3cr/et@db/arcp",
         "postgresql://arcp:s3cr%et@db/arcp",
+        "postgresql://arcp:99/s3cr?dbname=et@db/arcp",
         "postgresql://db/arcp?sslmod=require",
     ],
 )

@@ -107,7 +107,7 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "news": partial(shared.news, ["J"], {"J": 0}, 1, 1),
         "cursor_elsewhere": partial(shared.cursor_elsewhere, ["J"], "S"),
         "place": partial(shared.place, "S"),
-        "take": partial(shared.take, "S", 0, 0),
+        "take_when_unlocked": partial(shared.take_when_unlocked, "S", 0, 0),
         "sessions_here": shared.sessions_here,
         "find": partial(shared.find, "S"),
         "is_connected": partial(shared.is_connected, 7),

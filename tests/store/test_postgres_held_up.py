@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from psycopg import Connection
 from psycopg.pq import PipelineStatus
 
+from arcp_trio.store.errors import StoreError
 from arcp_trio.store.shared_writes import ReleaseSession
-from arcp_trio.store.writes import AcceptJob, Write
+from arcp_trio.store.writes import AcceptJob
 from tests.store.engines import job_row, key_row
 from tests.store.nodes import batch, place, shared, stored, stores
 
@@ -88,19 +89,39 @@ async def test_a_parked_session_does_not_wait_for_a_node_that_stands_still(datab
         found = await shared(second).place("S")
         assert found is not None
         with held(database, HOLD_SESSION), trio.fail_after(SOON):
-            assert await shared(second).take("S", None, found.moves)
+            assert await shared(second).take_when_unlocked("S", None, found.moves)
         assert await place(second) == shared(second).node
 
 
-async def test_only_nodes_are_cut_off(database: str) -> None:
+@pytest.mark.parametrize("by", ["psql", "arcp/debug"])
+async def test_only_nodes_are_cut_off(by: str, database: str) -> None:
     """Another program that has a row locked is waited for, although it stands still."""
     async with stores(database, 1) as (mine,):
-        write: Write = batch()
-        with held(database, HOLD_SESSION, by="psql") as still:
-            group = mine.put(write)
+        with held(database, HOLD_SESSION, by=by) as still:
+            group = mine.put(batch())
             with trio.move_on_after(SOON):
                 await group.committed()
             assert not is_cut_off(still)
             still.rollback()
             await group.committed()
         assert not group.refused
+
+
+async def test_a_node_does_not_cut_itself_off(database: str) -> None:
+    """A connection of the node itself that is slow within a transaction is waited for."""
+    async with stores(database, 1) as (mine,):
+        with held(database, HOLD_SESSION, by=f"arcp/{shared(mine).node}") as still:
+            group = mine.put(batch())
+            with trio.move_on_after(SOON):
+                await group.committed()
+            still.rollback()
+            await group.committed()
+
+
+async def test_another_program_holds_up_only_the_session(database: str) -> None:
+    """What wants a session that another program has locked fails soon; other calls go on then."""
+    async with stores(database) as (first, second):
+        with held(database, HOLD_SESSION, by="psql"), trio.fail_after(SOON):
+            with pytest.raises(StoreError, match="has held a lock for too long"):
+                await shared(second).take_when_unlocked("S", shared(first).node, 0)
+            await shared(second).nodes()

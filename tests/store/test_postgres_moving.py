@@ -43,7 +43,7 @@ async def stolen(by: PostgresStore, had: PostgresStore) -> bool:
     """Have one node steal the session from another one; return whether that one had it."""
     found = await shared(by).place("S")
     assert found is not None
-    return await shared(by).take("S", shared(had).node, found.moves)
+    return await shared(by).take_when_unlocked("S", shared(had).node, found.moves)
 
 
 def submitted(job_id: str = "J", *, parent: str | None = None) -> AcceptJob:
@@ -148,7 +148,7 @@ async def test_a_theft_that_comes_too_late_takes_nothing(database: str) -> None:
         assert found.node == shared(first).node
         assert await stored(first, ReleaseSession("S", 100))
         assert await stored(first, await taking(first))
-        assert not await shared(second).take("S", found.node, found.moves)
+        assert not await shared(second).take_when_unlocked("S", found.node, found.moves)
         assert await stored(first, batch())
         assert await stolen(second, first)
 
@@ -159,7 +159,7 @@ async def test_a_session_that_another_node_is_about_to_have_is_waited_for(databa
         taken: list[bool] = []
 
         async def take() -> None:
-            taken.append(await shared(second).take("S", shared(first).node, 0))
+            taken.append(await shared(second).take_when_unlocked("S", shared(first).node, 0))
 
         with psycopg.connect(database, application_name="arcp/77") as third:
             third.execute("UPDATE arcp.session SET moves = moves + 1 WHERE session_id = 'S'")

@@ -8,9 +8,9 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, cast
-from urllib.parse import urlsplit
 
 from arcp_trio.cli.data_folder import store_path
+from arcp_trio.cli.database_url import has_password, is_database_url
 from arcp_trio.cli.defaults import DATA, STORE_VARIABLE
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.serve.options import ServeOptions
@@ -32,7 +32,7 @@ def make_store(options: ServeOptions, given: Mapping[str, object]) -> Store:
     if options.memory:
         return MemoryStore()
     if options.store is not None:
-        if given.get("store") and urlsplit(options.store).password:
+        if given.get("store") and has_password(options.store):
             log.warning("password is seen in the list of processes", extra={"keep": STORE_VARIABLE})
         return _shared_store(options.store, options)
     close_to_others(options.data)
@@ -43,7 +43,7 @@ def make_store(options: ServeOptions, given: Mapping[str, object]) -> Store:
 
 
 def _shared_store(url: str, options: ServeOptions) -> Store:
-    if urlsplit(url).scheme not in {"postgresql", "postgres"}:
+    if not is_database_url(url):
         raise CommandError("--store takes a URL, postgresql://role@host/name; a folder is --data")
     try:
         from arcp_trio.store.postgres import PostgresStore  # noqa: PLC0415 - needs the extra

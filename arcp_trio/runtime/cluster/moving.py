@@ -185,7 +185,7 @@ class SharedParking(Parking):
         """
         group = self._core.store.put(TakeSession(session_id, place.node, place.moves))
         await group.committed()
-        return session_id not in group.refused or await self._moves.take(
+        return session_id not in group.refused or await self._moves.take_when_unlocked(
             session_id, place.node, place.moves
         )
 

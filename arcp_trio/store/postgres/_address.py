@@ -36,6 +36,8 @@ _UNREADABLE: Final = (
     " with %40 and %2F for @ and / in a password, and after ? only options of libpq"
 )
 
+_URL: Final = re.compile(r"postgres(ql)?://(?P<authority>[^/?]*)")
+
 _SCHEMA_NAME: Final = re.compile("[a-z_][a-z0-9_]{0,39}")
 
 
@@ -83,8 +85,8 @@ def address_of(dsn: str, schema: str) -> DatabaseAddress:
 
 def _read(dsn: str) -> _Words:
     # A bare @ or / of a password would end up in the host or the database, which are told.
-    authority, _, path = dsn.partition("?")[0].partition("://")[2].partition("/")
-    if "@" in path or authority.count("@") > 1:
+    url = _URL.match(dsn)
+    if url is not None and ("@" in dsn[url.end() :] or url["authority"].count("@") > 1):
         raise StoreError(_UNREADABLE)
     try:
         return conninfo_to_dict(dsn)

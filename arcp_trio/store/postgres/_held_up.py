@@ -33,16 +33,19 @@ STILL_SECONDS: Final = 1.0
 
 # The server waits for the client of such a connection, in a transaction or in a pipeline.
 _CUT_OFF: Final = """
-    SELECT other.application_name, pg_terminate_backend(other.pid)
-    FROM pg_stat_activity AS mine
-    CROSS JOIN LATERAL unnest(pg_blocking_pids(mine.pid)) AS blocking (pid)
-    JOIN pg_stat_activity AS other ON other.pid = blocking.pid
-    WHERE mine.application_name = %(mine)s AND mine.wait_event_type = 'Lock'
-        AND mine.datname = current_database() AND mine.usename = current_user
-        AND starts_with(other.application_name, %(nodes)s)
-        AND other.datname = current_database() AND other.usename = current_user
-        AND other.wait_event_type = 'Client'
-        AND other.state_change < clock_timestamp() - make_interval(secs => %(still)s)"""
+    WITH blocking AS (
+        SELECT DISTINCT unnest(pg_blocking_pids(pid)) AS pid FROM pg_stat_activity
+        WHERE application_name = %(mine)s AND wait_event_type = 'Lock'
+            AND datname = current_database() AND usename = current_user
+    ), cut AS (
+        SELECT pid, application_name FROM pg_stat_activity JOIN blocking USING (pid)
+        WHERE starts_with(application_name, %(nodes)s)
+            AND substr(application_name, length(%(nodes)s) + 1) ~ '^[0-9]+$'
+            AND application_name <> %(mine)s
+            AND datname = current_database() AND usename = current_user
+            AND wait_event_type = 'Client'
+            AND state_change < clock_timestamp() - make_interval(secs => %(still)s)
+    ) SELECT application_name, pg_terminate_backend(pid) FROM cut"""
 
 
 async def cut_off_what_holds_up(
@@ -60,7 +63,7 @@ async def cut_off_what_holds_up(
             continue
         with outage:
             for other in await reader.read(_cut_off, membership.address, membership.node):
-                log.warning("a node that held up this one was cut off", extra={"other": other})
+                log.warning("node that stands still holds up no others", extra={"number": other})
 
 
 def _cut_off(db: Database, address: DatabaseAddress, me: int) -> list[int]:

@@ -1,17 +1,17 @@
-"""Sessions on their way between nodes: where one is, how it is stolen, and what it was not told."""
+"""Sessions on their way between nodes: where one is, how it is taken, and what it was not told."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Final
-
-import psycopg
 
 from arcp_trio.store.postgres._address import DatabaseAddress
 from arcp_trio.store.postgres._connections import application_name, member_transaction
 from arcp_trio.store.postgres._rows import SESSION_COLUMNS, SESSIONS, session_of
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.shared import FoundSession, SessionPlace, UntoldJob
+
+LOCK_MILLISECONDS: Final = 3_000
+"""How long to wait for what has a session locked: a node that stands still is cut off by then."""
 
 _PLACE_COLUMNS: Final = """session.node, session.moves,
     extract(epoch FROM parked_until - now())::float8,
@@ -61,15 +61,18 @@ def is_connected(db: Database, address: DatabaseAddress, node: int) -> bool:
     return db.execute(_CONNECTED, (application_name(address, node),)).fetchone() is not None
 
 
-def take(db: Database, session_id: str, node: int | None, moves: int, me: int) -> bool:
+def take_when_unlocked(
+    db: Database, session_id: str, node: int | None, moves: int, me: int
+) -> bool:
     """Update a session to be this node's; return whether it was where it had been found.
 
-    If its row is locked, this waits until that connection is done, or is cut off.
+    Raises:
+        psycopg.errors.LockNotAvailable: something else than a node has it locked for too long.
     """
     names = {"me": me, "session_id": session_id, "node": node, "moves": moves}
-    with suppress(psycopg.errors.LockNotAvailable), member_transaction(db, me):
+    with member_transaction(db, me):
+        db.execute(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}".encode())
         return db.execute(_TAKE, names).rowcount == 1
-    return False
 
 
 def sessions_of(db: Database, node: int) -> list[str]:

@@ -92,9 +92,11 @@ class PostgresShared(PostgresNodes, Shared):
         address = self._membership.address
         return await self._resumes.read(_moving.is_connected, address, node)
 
-    async def take(self, session_id: str, node: int | None, moves: int) -> bool:
+    async def take_when_unlocked(self, session_id: str, node: int | None, moves: int) -> bool:
         me = self.node
-        return await self._line.run(lambda db: _moving.take(db, session_id, node, moves, me))
+        return await self._line.run(
+            lambda db: _moving.take_when_unlocked(db, session_id, node, moves, me)
+        )
 
     async def sessions_here(self) -> Collection[str]:
         return await self._reader.read(_moving.sessions_of, self.node)
