@@ -13,7 +13,12 @@ from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json
 from tests.stage import simple_agents
-from tests.workers import agents_in_processes, delegating_agents, waiting_agents
+from tests.workers import (
+    agents_in_processes,
+    delegating_agents,
+    harmful_agents,
+    waiting_agents,
+)
 
 GRACE = 0.5
 COUNT = 2
@@ -34,6 +39,7 @@ async def open_runtime(
             entered.add(agents_in_processes.agents)
             entered.add(waiting_agents.agents)
             entered.add(delegating_agents.agents)
+            entered.add(harmful_agents.agents)
             yield entered
 
 

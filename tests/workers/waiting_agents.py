@@ -143,7 +143,7 @@ def greedy(job: BlockingContext) -> Json:
 async def half(job: JobContext) -> Json:
     """Give up a wait while half of its large answer is there, and then go on."""
     sys.setswitchinterval(10)  # the thread that reads has its turns only when this one waits
-    child = await job.delegate("large")
+    child = await job.delegate("large", 300_000)
 
     async def wait() -> None:
         with scope:
@@ -166,7 +166,7 @@ def _hold_up() -> None:
 
 
 @agents.agent("large")
-async def large(_job: JobContext) -> Json:
+async def large(job: JobContext) -> Json:
     """Return a large result, after a moment."""
     await trio.sleep(0.3)
-    return hashlib.shake_128(b"large").hexdigest(300_000)
+    return hashlib.shake_128(b"large").hexdigest(job.input)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -96,16 +98,16 @@ class SocketCarrier:
         if self._closed:
             raise AgentCancelled("the job has ended")
 
-    def take(self, frame: WorkerFrame, descriptors: list[int]) -> None:
-        """Take the answer to a call."""
-        value = None if frame.kind == "failed" else _result(frame, descriptors)
+    def take(self, frame: WorkerFrame, descriptors: deque[int | None]) -> None:
+        """Take the answer to a call; `None` stands for a descriptor that was lost on its way."""
+        descriptor = descriptors.popleft() if frame.kind == "file" else None
         call = self._calls.pop(frame.call, None)
         if call is not None and call.lane is not None:
             with suppress(AgentCancelled):
                 call.lane.answered(call.size)
-        awaited = call is not None and _settle(call.future, frame, value)
-        if not awaited and frame.kind == "file":
-            os.close(cast("int", value))
+        awaited = call is not None and _settle(call.future, frame, descriptor)
+        if not awaited and descriptor is not None:
+            os.close(descriptor)
 
     def _begin(
         self,
@@ -139,21 +141,21 @@ class SocketCarrier:
                     del self._calls[number]
 
 
-def _settle(future: Future[Any], frame: WorkerFrame, value: object) -> bool:
+def _settle(future: Future[Any], frame: WorkerFrame, descriptor: int | None) -> bool:
     """Have a future end by an answer; return False if nobody waits for it by now."""
     try:
         if frame.kind == "failed":
             future.set_exception(error_of(frame.data))
+        elif frame.kind == "file" and descriptor is None:
+            future.set_exception(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
         else:
-            future.set_result(value)
+            future.set_result(_result(frame) if descriptor is None else descriptor)
     except InvalidStateError:
         return False
     return True
 
 
-def _result(frame: WorkerFrame, descriptors: list[int]) -> object:
-    if frame.kind == "file":
-        return descriptors.pop(0)
+def _result(frame: WorkerFrame) -> object:
     if frame.kind == "bytes":
         return frame.data
     if frame.name == Desk.budget.__name__:

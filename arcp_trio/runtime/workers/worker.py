@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import os
 import queue
 import socket
+import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from operator import attrgetter
 from typing import Final
@@ -31,7 +34,6 @@ from arcp_trio.runtime.workers.trio_work import TrioWork
 from arcp_trio.wire.errors import InternalError
 
 _READ_BYTES: Final = 64 * 1024
-_MOST_DESCRIPTORS: Final = 16
 
 
 def serve(connection: socket.socket) -> None:
@@ -59,8 +61,8 @@ class _WorkerMain:
 
     def serve(self) -> None:
         """Do jobs in this thread until the runtime closes the connection."""
-        threading.Thread(target=self._read, name="from the runtime", daemon=True).start()
-        threading.Thread(target=self._write, name="to the runtime", daemon=True).start()
+        for name, target in (("from the runtime", self._read), ("to the runtime", self._write)):
+            threading.Thread(target=_or_end, args=(target,), name=name, daemon=True).start()
         usual = set(threading.enumerate())
         while (frame := self._jobs.get()) is not None:
             job = call_of(frame.data)
@@ -122,25 +124,24 @@ class _WorkerMain:
     # -- the thread that reads
 
     def _read(self) -> None:
-        unpacker, descriptors = Unpacker(None), list[int]()
+        unpacker, descriptors = Unpacker(None), deque[int | None]()
         while True:
             try:
-                data, found, _, _ = socket.recv_fds(
-                    self._connection, _READ_BYTES, _MOST_DESCRIPTORS
-                )
+                data, found, flags, _ = socket.recv_fds(self._connection, _READ_BYTES, 1)
             except OSError:
-                data, found = b"", []
+                data, found, flags = b"", [], 0
             if not data:
                 self._jobs.put(None)
                 if self._carrier is not None:
                     self._carrier.cancel()
                 return
-            descriptors += found
+            # A read brings one descriptor at most. It is lost if this process can have no more.
+            descriptors += [None] if flags & socket.MSG_CTRUNC else found
             unpacker.feed(data)
             while (frame := unpacker.next()) is not None:
                 self._take(frame, descriptors)
 
-    def _take(self, frame: WorkerFrame, descriptors: list[int]) -> None:
+    def _take(self, frame: WorkerFrame, descriptors: deque[int | None]) -> None:
         if frame.kind == "job":
             with self._lock:
                 self._work, self._cancelled = None, False
@@ -152,6 +153,17 @@ class _WorkerMain:
                     self._work.cancel()
         elif self._carrier is not None:
             self._carrier.take(frame, descriptors)
+
+
+def _or_end(serve: Callable[[], None]) -> None:
+    """Call what the process cannot go on without, and end the process if it raises."""
+    try:
+        serve()
+    except BaseException as error:  # noqa: ASYNC103, BLE001 - it may have lost an answer
+        try:
+            sys.excepthook(type(error), error, error.__traceback__)
+        finally:
+            os._exit(1)
 
 
 def _left_running(usual: set[threading.Thread]) -> bool:
