@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
+import stat
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +15,8 @@ from typing import Final
 import trio
 
 from arcp_trio import Agents, BlockingContext, JobContext
+from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.workers.messages import WorkerFrame, packed, value_data
 from arcp_trio.wire.json import Json
 
 agents: Final = Agents()
@@ -52,3 +57,23 @@ def without_memory(job: BlockingContext) -> Json:
     child = job.delegate("large", 450_000)
     resource.setrlimit(resource.RLIMIT_DATA, (1, resource.RLIM_INFINITY))
     child.result()
+
+
+@agents.agent("without-ears", process=True)
+def without_ears(job: BlockingContext) -> Json:
+    """Stop reading with many large answers on their way; then another process ends the job."""
+    job.keep("x" * 60_000)
+    data = value_data([job.id])
+    calls = [WorkerFrame("call", 1_000_000 + n, Desk.kept.__name__, data) for n in range(100)]
+    descriptor = to_the_runtime()
+    if os.fork() == 0:
+        time.sleep(1)
+        os.write(descriptor, packed(WorkerFrame("end", data=value_data("done"))))
+        os._exit(0)
+    os.write(descriptor, b"".join(map(packed, calls)))
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def to_the_runtime() -> int:
+    """Return the descriptor of the socket to the runtime."""
+    return next(each for each in range(3, 64) if stat.S_ISSOCK(os.fstat(each).st_mode))

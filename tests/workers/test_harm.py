@@ -44,3 +44,10 @@ async def test_a_worker_without_memory_ends(peer: Peer) -> None:
         end = await run(peer, "without-memory", lease_request=LEASE)
         assert end.get("message") == "the agent's process ended", end
         assert (await run(peer, "about"))["final_status"] == "success"
+
+
+async def test_a_job_ends_though_its_worker_reads_no_answers(peer: Peer) -> None:
+    """What an agent returned is the job's end, and a worker that does not read is replaced."""
+    with trio.fail_after(20):
+        assert (await run(peer, "without-ears"))["result"] == "done"
+        assert (await run(peer, "about"))["final_status"] == "success"

@@ -41,7 +41,7 @@ FRAME_ALLOWANCE: Final = 64 * 1024
 """Bytes of a frame around the value in it, at most."""
 
 SPENT: Final = "spent"
-"""The name in the last frame of a job that has left threads running: end the worker, too."""
+"""The name in the last frame of a job whose worker must not have another one: it is ended."""
 
 _DEPTH: Final = MAX_DEPTH + 4
 """Values stand in lists of arguments."""

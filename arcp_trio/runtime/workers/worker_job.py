@@ -20,6 +20,7 @@ from arcp_trio.runtime.job.loop_carrier import IN_ORDER
 from arcp_trio.runtime.workers.messages import (
     FAILURES,
     FRAME_ALLOWANCE,
+    SPENT,
     AgentCall,
     ErrorInProcess,
     Unpacker,
@@ -94,6 +95,8 @@ class WorkerJob:
     async def run(self) -> WorkerFrame:
         """Have the worker do the job, and return the frame by which it ended it.
 
+        A worker that does not read the answers to its calls is spent.
+
         Raises:
             WorkerLost: the worker ended before the job did.
         """
@@ -113,6 +116,9 @@ class WorkerJob:
             # They end as they do when the agent gives them up: an event is still emitted.
             for each in self._calls.values():
                 each.scope.cancel(reason="the agent has ended")
+            nursery.cancel_scope.deadline = trio.current_time() + self._desk.grace()
+        if nursery.cancel_scope.cancelled_caught:
+            frame.name = SPENT
         return frame
 
     async def cancel(self) -> None:
