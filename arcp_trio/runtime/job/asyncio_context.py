@@ -32,20 +32,6 @@ class AsyncioLink(DistantLink):
         """Return the task that calls this."""
         return asyncio.current_task()
 
-    async def open(self, path: str, mode: str) -> int:
-        """Have a file opened, and return its descriptor; a cancel leaves none open."""
-        future = self._carrier.start(Desk.open, path, mode)
-        try:
-            return await self._wait(future)
-        except asyncio.CancelledError:
-            future.add_done_callback(_close_unused)  # it may have come just now
-            raise
-
-
-def _close_unused(opened: Future[int]) -> None:
-    if not opened.cancelled() and opened.exception() is None:
-        os.close(opened.result())
-
 
 class AsyncioContext(AwaitableContext):
     """The argument of an agent with `loop="asyncio"`: what `JobContext` is to one on Trio.
@@ -55,8 +41,7 @@ class AsyncioContext(AwaitableContext):
     """
 
     def __init__(self, carrier: Carrier, facts: JobFacts, deadline: float | None) -> None:
-        self._asyncio_link = AsyncioLink(carrier)
-        super().__init__(self._asyncio_link, facts, deadline)
+        super().__init__(AsyncioLink(carrier), facts, deadline)
 
     @overload
     def open(
@@ -99,7 +84,7 @@ class AsyncioContext(AwaitableContext):
         newline: str | None,
     ) -> AsyncGenerator[AsyncioFile[Any], None]:
         make = file_of(path, mode, encoding=encoding, errors=errors, newline=newline)
-        file = make(await self._asyncio_link.open(path, mode))
+        file = make(await self._link.do(Desk.open, path, mode))
         try:
             yield AsyncioFile(file)
         finally:

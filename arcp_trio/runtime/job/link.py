@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar, TypeVarTuple
+from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
 import trio
 
@@ -89,8 +90,14 @@ class DistantLink(ABC):
         """Return what stands for the task that calls this."""
 
     async def do(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
-        """Have an operation carried out, and wait for it."""
-        return await self._wait(self._carrier.start(operation, *args))
+        """Have an operation carried out, and wait for it; a wait that is cut off opens no file."""
+        future = self._carrier.start(operation, *args)
+        try:
+            return await self._wait(future)
+        except BaseException:
+            if cast("object", operation) is Desk.open:
+                future.add_done_callback(_close_unused)  # the file may have come just now
+            raise
 
     def ask(self, operation: Callable[[Desk, *_Ts], _T], *args: *_Ts) -> _T:
         """Have an operation carried out that waits for nothing."""
@@ -99,3 +106,8 @@ class DistantLink(ABC):
     def span(self, call_id: str) -> AbstractContextManager[object]:
         """Return the block in which a tool call's span is the current one."""
         return self._carrier.span(call_id)
+
+
+def _close_unused(opened: Future[Any]) -> None:
+    if not opened.cancelled() and opened.exception() is None:
+        os.close(opened.result())
