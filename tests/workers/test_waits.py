@@ -61,16 +61,21 @@ async def test_other_jobs_go_on_beside_a_job_with_many_waits(peer: Peer, tmp_pat
     assert (await end_of(peer, job))["code"] == "CANCELLED"
 
 
-async def test_a_worker_that_takes_more_than_its_room_harms_itself(peer: Peer) -> None:
-    """A worker with too many calls is not read any more; other jobs go on, and it can be ended."""
-    job = await peer.submit("greedy", lease_request=LEASE)
-    await peer.expect("job.event")
+@pytest.mark.logs_error("worker lost")
+async def test_a_worker_that_takes_more_than_its_room_is_ended(peer: Peer) -> None:
+    """A worker with too many calls is ended at once, with its job alone."""
     with trio.fail_after(20):
-        assert (await run(peer, "about"))["final_status"] == "success"
-        await peer.send("job.cancel", {"job_id": job["job_id"]})
-        assert (await end_of(peer, job))["code"] == "CANCELLED"
+        end = await run(peer, "greedy", lease_request=LEASE)
+        assert end.get("message") == "the agent's process ended", end
         for _ in range(3):
             assert (await run(peer, "about"))["final_status"] == "success"
+
+
+@pytest.mark.parametrize("agent", ["hasty-on-trio", "hasty-on-asyncio"])
+async def test_a_worker_may_use_all_its_room(peer: Peer, agent: str) -> None:
+    """A worker that begins a call as soon as there is room for it keeps to its room."""
+    with trio.fail_after(40):
+        assert (await run(peer, agent)).get("result") == "heard"
 
 
 async def test_waits_past_the_bound_have_their_turn(peer: Peer) -> None:

@@ -125,6 +125,26 @@ async def last_words(job: JobContext) -> Json:
             await job.log(str(number))
 
 
+@agents.agent("hasty-on-trio", process=True)
+async def hasty_on_trio(job: JobContext) -> Json:
+    """Make far more calls of each kind than there is room for, all at once."""
+    await job.keep("note")
+    async with trio.open_nursery() as nursery:
+        for _ in range(20 * MOST_CALLS):
+            nursery.start_soon(job.kept, job.id)
+            nursery.start_soon(job.log, "heard")
+    return "heard"
+
+
+@agents.agent("hasty-on-asyncio", loop="asyncio", process=True)
+async def hasty_on_asyncio(job: AsyncioContext) -> Json:
+    """Make far more calls of each kind than there is room for, all at once."""
+    await job.keep("note")
+    kept = [job.kept(job.id) for _ in range(20 * MOST_CALLS)]
+    await asyncio.gather(*kept, *(job.log("heard") for _ in kept))
+    return "heard"
+
+
 @agents.agent("greedy", process=True)
 def greedy(job: BlockingContext) -> Json:
     """Write more calls to the runtime than there is room for, beside the library."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Final, TypeAlias, cast
 
 import attrs
@@ -76,8 +76,8 @@ class _Pending:
 class WorkerJob:
     """One job, and the worker that does it.
 
-    What the worker sends is read at all times, whatever its calls wait for. It keeps to the room
-    that its job has. One that does not is not read until there is room, to its own harm.
+    What the worker sends is read at all times, whatever its calls wait for. A worker that does not
+    keep to the room that its job has is lost.
     """
 
     def __init__(self, desk: Desk, wire: Wire, stay: Stay) -> None:
@@ -88,7 +88,7 @@ class WorkerJob:
         self._calls: dict[int, _Pending] = {}
         self._room_in_order = Room(self._most_bytes)
         self._room_beside = Room(self._most_bytes)
-        self._more_room = trio.Event()
+        self._answering = trio.StrictFIFOLock()
         # No more than the room for them allows.
         self._to_do, self._in_order = trio.open_memory_channel[_Pending](math.inf)
 
@@ -139,20 +139,16 @@ class WorkerJob:
                 if operation in _AT_ONCE:
                     await self._send(*await self._answer(operation, frame))
                 else:
-                    await self._begin(operation, frame, nursery)
+                    self._begin(operation, frame, nursery)
             else:
                 raise WorkerLost("the agent's process sent what is not a call")
         return frame
 
-    async def _begin(
-        self, operation: _Operation, frame: WorkerFrame, nursery: trio.Nursery
-    ) -> None:
+    def _begin(self, operation: _Operation, frame: WorkerFrame, nursery: trio.Nursery) -> None:
         in_order = operation in IN_ORDER
         room = self._room_in_order if in_order else self._room_beside
-        while not room.take(len(frame.data)):
-            # Its worker was sent an answer that is not struck off yet, or does not keep count.
-            self._more_room = trio.Event()
-            await self._more_room.wait()
+        if not room.take(len(frame.data)):
+            raise WorkerLost("the agent's process has too many calls without an answer")
         # From here on the agent may say that it no longer waits for it.
         call = self._calls[frame.call] = _Pending(operation, frame, room)
         if in_order:
@@ -168,14 +164,14 @@ class WorkerJob:
         """Carry a call out, and answer it, also if the agent has given it up."""
         number = call.frame.call
         answer, descriptor = WorkerFrame("failed", number, data=_GIVEN_UP), None
-        try:
-            with call.scope:
-                answer, descriptor = await self._answer(call.operation, call.frame)
-            await self._send(answer, descriptor)
-        finally:
-            del self._calls[number]
-            call.room.give_back(len(call.frame.data))
-            self._more_room.set()
+        with call.scope:
+            answer, descriptor = await self._answer(call.operation, call.frame)
+        with _closing(descriptor):
+            async with self._answering:
+                # The worker may begin another call once it has the answer, so this comes before.
+                del self._calls[number]
+                call.room.give_back(len(call.frame.data))
+                await self._send(answer, descriptor)
 
     async def _answer(
         self, operation: _Operation, frame: WorkerFrame
@@ -197,12 +193,17 @@ class WorkerJob:
             return WorkerFrame("failed", frame.call, data=error_data(error)), None
 
     async def _send(self, answer: WorkerFrame, descriptor: int | None) -> None:
-        try:
-            with suppress(WorkerLost):  # the reader notices it, too
-                await self._wire.send(answer, descriptor)
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
+        with suppress(WorkerLost):  # the reader notices it, too
+            await self._wire.send(answer, descriptor)
+
+
+@contextmanager
+def _closing(descriptor: int | None) -> Generator[None]:
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _plain(value: object) -> JsonLike:
