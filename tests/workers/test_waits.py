@@ -109,6 +109,15 @@ async def test_last_words_are_not_lost(peer: Peer) -> None:
         assert [body["message"] for body in bodies] == [str(number) for number in range(20)]
 
 
+@pytest.mark.parametrize("agent", ["unawaited-on-trio", "unawaited-on-asyncio"])
+async def test_events_past_the_bound_are_not_lost(peer: Peer, agent: str) -> None:
+    """Of more events than there is room for, none that an agent has begun is lost at its end."""
+    job = await peer.submit(agent)
+    await end_of(peer, job)
+    bodies = [frame["payload"]["body"] for frame in peer.recorder.events(job["job_id"])]
+    assert [body["message"] for body in bodies] == [str(number) for number in range(300)]
+
+
 async def test_a_wait_is_given_up_while_its_answer_arrives(peer: Peer) -> None:
     """The half of an answer that was sent is followed by its other half, and then by others."""
     with trio.fail_after(20):

@@ -109,11 +109,14 @@ async def family(job: JobContext) -> Json:
 
 @agents.agent("unheard", process=True)
 async def unheard(job: JobContext) -> Json:
-    """Log until that takes long, give it up, and return."""
+    """Log until that takes long, give it up, log more than fits, and return."""
     with trio.CancelScope() as scope:
         while True:
             scope.deadline = trio.current_time() + 1
             await job.log("x" * 10_000)
+    for number in range(MANY):
+        with trio.move_on_after(0):
+            await job.log(str(number))
 
 
 @agents.agent("last-words", process=True)
@@ -143,6 +146,23 @@ async def hasty_on_asyncio(job: AsyncioContext) -> Json:
     kept = [job.kept(job.id) for _ in range(20 * MOST_CALLS)]
     await asyncio.gather(*kept, *(job.log("heard") for _ in kept))
     return "heard"
+
+
+@agents.agent("unawaited-on-trio", process=True)
+async def unawaited_on_trio(job: JobContext) -> Json:
+    """Log more than there is room for, and give each up at once."""
+    for number in range(300):
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await job.log(str(number))
+
+
+@agents.agent("unawaited-on-asyncio", loop="asyncio", process=True)
+async def unawaited_on_asyncio(job: AsyncioContext) -> Json:
+    """Log more than there is room for, in tasks that nobody waits for."""
+    logs = [asyncio.ensure_future(job.log(str(number))) for number in range(300)]
+    await asyncio.sleep(0)
+    return len(logs)
 
 
 @agents.agent("greedy", process=True)

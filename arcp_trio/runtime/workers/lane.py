@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ from arcp_trio.runtime.workers.messages import WorkerFrame
 from arcp_trio.runtime.workers.room import Room
 
 
-class Lane:
+class Lane(ABC):
     """A job's calls of one kind: sends them in turn, as room allows. For any thread."""
 
     def __init__(self, send: Callable[[WorkerFrame], None], most_bytes: int) -> None:
@@ -28,11 +29,13 @@ class Lane:
     def drop(self, number: int) -> bool:
         """Give up a call that has no answer yet; return whether none will come."""
         with self._lock:
-            if self._waiting.pop(number, None) is None:
-                self._send(WorkerFrame("drop", number))
-                return False
-            self._send_what_fits()
-            return True
+            if number in self._waiting:
+                return self._drop_waiting(number)
+            self._send(WorkerFrame("drop", number))
+            return False
+
+    @abstractmethod
+    def _drop_waiting(self, number: int) -> bool: ...
 
     def answered(self, size: int) -> None:
         """Take note of the answer to a call of this size."""
@@ -46,4 +49,47 @@ class Lane:
             if not self._room.take(len(call.data)):
                 return
             del self._waiting[number]
-            self._send(call)
+            self._send_call(call)
+
+    def _send_call(self, call: WorkerFrame) -> None:
+        self._send(call)
+
+
+class LaneOfWaits(Lane):
+    """A wait that is given up before it is sent is never sent."""
+
+    def _drop_waiting(self, number: int) -> bool:
+        del self._waiting[number]
+        self._send_what_fits()
+        return True
+
+
+class LaneOfEvents(Lane):
+    """Each event that was begun is sent, in its turn, and the job's end comes after them all."""
+
+    def __init__(self, send: Callable[[WorkerFrame], None], most_bytes: int) -> None:
+        super().__init__(send, most_bytes)
+        self._given_up: set[int] = set()
+        self._end: WorkerFrame | None = None
+
+    def end(self, frame: WorkerFrame) -> None:
+        """Send the frame that ends the job, after the events that wait."""
+        with self._lock:
+            self._end = frame
+            self._send_what_fits()
+
+    def _drop_waiting(self, number: int) -> bool:
+        self._given_up.add(number)
+        return False
+
+    def _send_call(self, call: WorkerFrame) -> None:
+        self._send(call)
+        if call.call in self._given_up:
+            self._given_up.remove(call.call)
+            self._send(WorkerFrame("drop", call.call))
+
+    def _send_what_fits(self) -> None:
+        super()._send_what_fits()
+        if self._end is not None and not self._waiting:
+            self._send(self._end)
+            self._end = None

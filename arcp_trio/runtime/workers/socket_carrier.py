@@ -17,7 +17,7 @@ from arcp_trio.runtime.job.blocking import AgentCancelled
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.loop_carrier import IN_ORDER
 from arcp_trio.runtime.job.waits import Waits
-from arcp_trio.runtime.workers.lane import Lane
+from arcp_trio.runtime.workers.lane import Lane, LaneOfEvents, LaneOfWaits
 from arcp_trio.runtime.workers.messages import (
     FAILURES,
     WorkerFrame,
@@ -55,8 +55,8 @@ class SocketCarrier:
         self._send = partial(send, self)
         self._numbers = numbers
         self._most_bytes = most_bytes
-        self._in_order = Lane(self._send, most_bytes)
-        self._beside = Lane(self._send, most_bytes)
+        self._in_order = LaneOfEvents(self._send, most_bytes)
+        self._beside = LaneOfWaits(self._send, most_bytes)
         self._calls: dict[int, _Begun] = {}
         self._waits = Waits()
         self._closed = False
@@ -84,6 +84,11 @@ class SocketCarrier:
     def cancel(self) -> None:
         """End each wait, and refuse to begin another, by `AgentCancelled`."""
         self._waits.cancel()
+
+    def end(self, frame: WorkerFrame) -> None:
+        """End each wait, and the job after the events that the agent has begun."""
+        self.cancel()
+        self._in_order.end(frame)
 
     def close(self) -> None:
         """Refuse further calls: what the agent has left running must not act for another job."""

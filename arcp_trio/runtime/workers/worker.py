@@ -72,10 +72,7 @@ class _WorkerMain:
             end = self._do(frame.name, job, carrier)
             if _left_running(usual):
                 end.name = SPENT
-            with self._sending:  # no call of this job follows
-                carrier.close()
-                self._put(end)
-            carrier.cancel()
+            carrier.end(end)
 
     def _do(self, place: str, job: AgentCall, carrier: SocketCarrier) -> WorkerFrame:
         """Call the job's agent, and return the frame that says how that ended."""
@@ -96,6 +93,8 @@ class _WorkerMain:
     def _send(self, carrier: SocketCarrier, frame: WorkerFrame) -> None:
         with self._sending:
             carrier.refuse_if_closed()
+            if frame.kind in ("end", "error"):
+                carrier.close()
             self._put(frame)
 
     def _put(self, frame: WorkerFrame) -> None:
