@@ -85,6 +85,13 @@ async def test_waits_past_the_bound_have_their_turn(peer: Peer) -> None:
     assert end.get("result") == list(range(MANY))
 
 
+async def test_a_large_call_is_not_held_up_by_a_small_wait(peer: Peer) -> None:
+    """A call of the most bytes that one may have is carried out while the job waits for a child."""
+    with trio.fail_after(20):
+        end = await run(peer, "far-reaching", lease_request=LEASE)
+    assert end.get("result") == "answered", end
+
+
 async def test_a_job_ends_while_nobody_reads_its_events() -> None:
     """An agent may give up an event that waits for a slow reader, and return."""
     limits = Limits(cancel_grace_seconds=GRACE, journal_bytes=1_000_000)

@@ -15,6 +15,7 @@ import trio
 
 from arcp_trio import AgentCancelled, Agents, AsyncioContext, BlockingContext, JobContext
 from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.limits import MIB
 from arcp_trio.runtime.workers.messages import WorkerFrame, packed, value_data
 from arcp_trio.runtime.workers.room import MOST_CALLS
 from arcp_trio.wire.json import Json
@@ -117,6 +118,18 @@ async def unheard(job: JobContext) -> Json:
     for number in range(MANY):
         with trio.move_on_after(0):
             await job.log(str(number))
+
+
+@agents.agent("far-reaching", process=True)
+async def far_reaching(job: JobContext) -> Json:
+    """Ask for the note of a job that has the longest id, while a child is awaited."""
+    sleeper = await job.delegate("sleeper")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sleeper.result)
+        await trio.sleep(0.1)
+        await job.kept("x" * (4 * MIB - len('[""]')))
+        nursery.cancel_scope.cancel()
+    return "answered"
 
 
 @agents.agent("last-words", process=True)

@@ -6,6 +6,8 @@ from typing import Final
 
 MOST_CALLS: Final = 128
 """Calls of one kind: more than a job has children, questions and approvals to wait for."""
+SMALL_BYTES: Final = 64 * 1024
+"""Calls of fewer bytes together keep no other call waiting by their bytes."""
 
 
 class Room:
@@ -17,8 +19,12 @@ class Room:
         self._bytes = 0
 
     def take(self, size: int) -> bool:
-        """Take room for a call of `size` bytes, if there is any: a call alone always fits."""
-        if self._calls and (self._calls >= MOST_CALLS or self._bytes + size > self._most_bytes):
+        """Take room for a call of `size` bytes, if there is any.
+
+        Beside small ones there is room for a call of any size: they may be waits that last.
+        """
+        fits = self._bytes < SMALL_BYTES or self._bytes + size <= self._most_bytes
+        if self._calls >= MOST_CALLS or not fits:
             return False
         self._calls += 1
         self._bytes += size
