@@ -16,7 +16,7 @@ from tests.workers.waiting_agents import MANY
 LEASE: Json = {"agent.delegate": ["*"]}
 
 
-async def test_a_wait_that_is_given_up_at_once_takes_no_room(peer: Peer) -> None:
+async def test_a_wait_that_is_given_up_at_once_uses_no_allowance(peer: Peer) -> None:
     """What an agent no longer waits for is given up in the runtime, too."""
     with trio.fail_after(20):
         end = await run(peer, "impatient", lease_request=LEASE)
@@ -62,7 +62,7 @@ async def test_other_jobs_go_on_beside_a_job_with_many_waits(peer: Peer, tmp_pat
 
 
 @pytest.mark.logs_error("worker lost")
-async def test_a_worker_that_takes_more_than_its_room_is_ended(peer: Peer) -> None:
+async def test_a_worker_that_takes_more_than_its_allowance_is_ended(peer: Peer) -> None:
     """A worker with too many calls is ended at once, with its job alone."""
     with trio.fail_after(20):
         end = await run(peer, "greedy", lease_request=LEASE)
@@ -72,14 +72,14 @@ async def test_a_worker_that_takes_more_than_its_room_is_ended(peer: Peer) -> No
 
 
 @pytest.mark.parametrize("agent", ["hasty-on-trio", "hasty-on-asyncio"])
-async def test_a_worker_may_use_all_its_room(peer: Peer, agent: str) -> None:
-    """A worker that begins a call as soon as there is room for it keeps to its room."""
+async def test_a_worker_may_use_all_its_allowance(peer: Peer, agent: str) -> None:
+    """A worker that begins a call as soon as it may keeps to the allowance of its job."""
     with trio.fail_after(40):
         assert (await run(peer, agent)).get("result") == "heard"
 
 
 async def test_waits_past_the_bound_have_their_turn(peer: Peer) -> None:
-    """Each of many waits has its result, those that had to wait for room as well."""
+    """Each of many waits has its result, those past the allowance as well."""
     with trio.fail_after(30):
         end = await run(peer, "family", lease_request=LEASE)
     assert end.get("result") == list(range(MANY))
@@ -118,7 +118,7 @@ async def test_last_words_are_not_lost(peer: Peer) -> None:
 
 @pytest.mark.parametrize("agent", ["unawaited-on-trio", "unawaited-on-asyncio"])
 async def test_events_past_the_bound_are_not_lost(peer: Peer, agent: str) -> None:
-    """Of more events than there is room for, none that an agent has begun is lost at its end."""
+    """Events that an agent does not wait for are all told, also those past its allowance."""
     job = await peer.submit(agent)
     await end_of(peer, job)
     bodies = [frame["payload"]["body"] for frame in peer.recorder.events(job["job_id"])]

@@ -16,8 +16,8 @@ import trio
 from arcp_trio import AgentCancelled, Agents, AsyncioContext, BlockingContext, JobContext
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.limits import MIB
+from arcp_trio.runtime.workers.allowance import MOST_CALLS
 from arcp_trio.runtime.workers.messages import WorkerFrame, packed, value_data
-from arcp_trio.runtime.workers.room import MOST_CALLS
 from arcp_trio.wire.json import Json
 
 agents: Final = Agents()
@@ -143,7 +143,7 @@ async def last_words(job: JobContext) -> Json:
 
 @agents.agent("hasty-on-trio", process=True)
 async def hasty_on_trio(job: JobContext) -> Json:
-    """Make far more calls of each kind than there is room for, all at once."""
+    """Make far more calls of each kind than the allowance lets through, all at once."""
     await job.keep("note")
     async with trio.open_nursery() as nursery:
         for _ in range(20 * MOST_CALLS):
@@ -154,7 +154,7 @@ async def hasty_on_trio(job: JobContext) -> Json:
 
 @agents.agent("hasty-on-asyncio", loop="asyncio", process=True)
 async def hasty_on_asyncio(job: AsyncioContext) -> Json:
-    """Make far more calls of each kind than there is room for, all at once."""
+    """Make far more calls of each kind than the allowance lets through, all at once."""
     await job.keep("note")
     kept = [job.kept(job.id) for _ in range(20 * MOST_CALLS)]
     await asyncio.gather(*kept, *(job.log("heard") for _ in kept))
@@ -163,7 +163,7 @@ async def hasty_on_asyncio(job: AsyncioContext) -> Json:
 
 @agents.agent("unawaited-on-trio", process=True)
 async def unawaited_on_trio(job: JobContext) -> Json:
-    """Log more than there is room for, and give each up at once."""
+    """Log more than the allowance lets through, and give each up at once."""
     for number in range(300):
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -172,7 +172,7 @@ async def unawaited_on_trio(job: JobContext) -> Json:
 
 @agents.agent("unawaited-on-asyncio", loop="asyncio", process=True)
 async def unawaited_on_asyncio(job: AsyncioContext) -> Json:
-    """Log more than there is room for, in tasks that nobody waits for."""
+    """Log more than the allowance lets through, in tasks that nobody waits for."""
     logs = [asyncio.ensure_future(job.log(str(number))) for number in range(300)]
     await asyncio.sleep(0)
     return len(logs)
@@ -180,7 +180,7 @@ async def unawaited_on_asyncio(job: AsyncioContext) -> Json:
 
 @agents.agent("greedy", process=True)
 def greedy(job: BlockingContext) -> Json:
-    """Write more calls to the runtime than there is room for, beside the library."""
+    """Write more calls to the runtime than the allowance of a job, beside the library."""
     sleeper = job.delegate("sleeper")
     for descriptor in range(3, 64):
         if stat.S_ISSOCK(os.fstat(descriptor).st_mode):

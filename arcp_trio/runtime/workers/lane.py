@@ -1,4 +1,4 @@
-"""The worker's end of the back-pressure: calls wait in the worker until there is room for them."""
+"""The worker's end of the back-pressure: calls past a job's allowance wait in the worker."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
 
+from arcp_trio.runtime.workers.allowance import Allowance
 from arcp_trio.runtime.workers.messages import WorkerFrame
-from arcp_trio.runtime.workers.room import Room
 
 
 class Lane(ABC):
-    """A job's calls of one kind: sends them in turn, as room allows. For any thread."""
+    """Sends a job's calls of one kind in turn, as their allowance permits. For any thread."""
 
     def __init__(self, send: Callable[[WorkerFrame], None], most_bytes: int) -> None:
         self._send = send
-        self._room = Room(most_bytes)
+        self._allowance = Allowance(most_bytes)
         self._lock = threading.Lock()
         self._waiting: OrderedDict[int, WorkerFrame] = OrderedDict()
 
     def begin(self, call: WorkerFrame) -> None:
-        """Send a call, or have it wait for room."""
+        """Send a call, or have it wait."""
         with self._lock:
             self._waiting[call.call] = call
             self._send_what_fits()
@@ -40,13 +40,13 @@ class Lane(ABC):
     def answered(self, size: int) -> None:
         """Take note of the answer to a call of this size."""
         with self._lock:
-            self._room.give_back(size)
+            self._allowance.give_back(size)
             self._send_what_fits()
 
     def _send_what_fits(self) -> None:
         while self._waiting:
             number, call = next(iter(self._waiting.items()))
-            if not self._room.take(len(call.data)):
+            if not self._allowance.take(len(call.data)):
                 return
             del self._waiting[number]
             self._send_call(call)

@@ -26,7 +26,10 @@ class _OnePlace:
     """Leave to have one job at work in a worker."""
 
     stays: list[Stay] = attrs.field(factory=list["Stay"])
-    """Of the jobs in it, each below the one before, which has lent it; the last may lend it."""
+    """The stays of the jobs that are in this place.
+
+    Each job is below the one before it, in one tree of jobs. Only the last one may lend the place.
+    """
     processes: int = 1
     """How many workers it needs: the most jobs that were in it since it was free."""
 

@@ -47,7 +47,10 @@ class WorkerPool:
         self._wanted = trio.Event()
         self._places = WorkerPlaces(settings.count)
         self._processes = WorkerProcesses(self._places, settings.jobs_per_worker)
-        """Of the zygote, or of the next one; closed if there is no zygote, but there was one."""
+        """The workers of the present zygote, or of the first one while it is not started yet.
+
+        After a zygote has ended they are closed, and replaced when the next one is started.
+        """
 
     async def run_agent(self, desk: Desk) -> JsonValue:
         """Have a worker do a job, and return what its agent returns.

@@ -55,8 +55,8 @@ class SocketCarrier:
         self._send = partial(send, self)
         self._numbers = numbers
         self._most_bytes = most_bytes
-        self._in_order = LaneOfEvents(self._send, most_bytes)
-        self._beside = LaneOfWaits(self._send, most_bytes)
+        self._events = LaneOfEvents(self._send, most_bytes)
+        self._others = LaneOfWaits(self._send, most_bytes)
         self._calls: dict[int, _Begun] = {}
         self._waits = Waits()
         self._closed = False
@@ -65,7 +65,7 @@ class SocketCarrier:
         """Begin an operation; cancelling the future ends its wait."""
         future: Future[_T] = Future()
         if self._waits.add(future):
-            lane = self._in_order if operation in IN_ORDER else self._beside
+            lane = self._events if operation in IN_ORDER else self._others
             number = self._begin(operation.__name__, future, args, lane)
             future.add_done_callback(lambda _done: self._drop(number))
         return future
@@ -88,7 +88,7 @@ class SocketCarrier:
     def end(self, frame: WorkerFrame) -> None:
         """End each wait, and the job after the events that the agent has begun."""
         self.cancel()
-        self._in_order.end(frame)
+        self._events.end(frame)
 
     def close(self) -> None:
         """Refuse further calls: what the agent has left running must not act for another job."""

@@ -17,6 +17,7 @@ from arcp_trio.runtime.job.blocking import AgentCancelled
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.job_view import facts_for_agent
 from arcp_trio.runtime.job.loop_carrier import IN_ORDER
+from arcp_trio.runtime.workers.allowance import Allowance
 from arcp_trio.runtime.workers.messages import (
     FAILURES,
     FRAME_ALLOWANCE,
@@ -32,7 +33,6 @@ from arcp_trio.runtime.workers.messages import (
     value_of,
 )
 from arcp_trio.runtime.workers.places import Stay
-from arcp_trio.runtime.workers.room import Room
 from arcp_trio.runtime.workers.wire import Wire, WorkerLost
 from arcp_trio.wire.json import JsonLike, JsonValue, list_in, object_in
 
@@ -69,7 +69,7 @@ class _Pending:
 
     operation: _Operation
     frame: WorkerFrame
-    room: Room
+    allowance: Allowance
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
 
@@ -77,7 +77,7 @@ class WorkerJob:
     """One job, and the worker that does it.
 
     What the worker sends is read at all times, whatever its calls wait for. A worker that does not
-    keep to the room that its job has is lost.
+    keep to the allowance of its job is lost.
     """
 
     def __init__(self, desk: Desk, wire: Wire, stay: Stay) -> None:
@@ -86,10 +86,10 @@ class WorkerJob:
         self._stay = stay
         self._most_bytes = desk.job.core.limits.frame_bytes_in
         self._calls: dict[int, _Pending] = {}
-        self._room_in_order = Room(self._most_bytes)
-        self._room_beside = Room(self._most_bytes)
+        self._events = Allowance(self._most_bytes)
+        self._waits = Allowance(self._most_bytes)
         self._answering = trio.StrictFIFOLock()
-        # No more than the room for them allows.
+        # No more than their allowance.
         self._to_do, self._in_order = trio.open_memory_channel[_Pending](math.inf)
 
     async def run(self) -> WorkerFrame:
@@ -146,11 +146,11 @@ class WorkerJob:
 
     def _begin(self, operation: _Operation, frame: WorkerFrame, nursery: trio.Nursery) -> None:
         in_order = operation in IN_ORDER
-        room = self._room_in_order if in_order else self._room_beside
-        if not room.take(len(frame.data)):
+        allowance = self._events if in_order else self._waits
+        if not allowance.take(len(frame.data)):
             raise WorkerLost("the agent's process has too many calls without an answer")
         # From here on the agent may say that it no longer waits for it.
-        call = self._calls[frame.call] = _Pending(operation, frame, room)
+        call = self._calls[frame.call] = _Pending(operation, frame, allowance)
         if in_order:
             self._to_do.send_nowait(call)
         else:
@@ -170,7 +170,7 @@ class WorkerJob:
             async with self._answering:
                 # The worker may begin another call once it has the answer, so this comes before.
                 del self._calls[number]
-                call.room.give_back(len(call.frame.data))
+                call.allowance.give_back(len(call.frame.data))
                 await self._send(answer, descriptor)
 
     async def _answer(

@@ -10,8 +10,8 @@ SMALL_BYTES: Final = 64 * 1024
 """Calls of fewer bytes together keep no other call waiting by their bytes."""
 
 
-class Room:
-    """The room for one kind of a job's calls that have no answer yet, in number and in bytes."""
+class Allowance:
+    """What a job has of one kind of calls without an answer at once, in number and in bytes."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -19,9 +19,9 @@ class Room:
         self._bytes = 0
 
     def take(self, size: int) -> bool:
-        """Take room for a call of `size` bytes, if there is any.
+        """Count a call of `size` bytes, if the allowance is enough for it.
 
-        Beside small ones there is room for a call of any size: they may be waits that last.
+        Beside small calls it is enough for one of any size: they may be waits that last.
         """
         fits = self._bytes < SMALL_BYTES or self._bytes + size <= self._most_bytes
         if self._calls >= MOST_CALLS or not fits:
@@ -31,6 +31,6 @@ class Room:
         return True
 
     def give_back(self, size: int) -> None:
-        """Give back the room of a call that has its answer."""
+        """Strike off a call that has its answer."""
         self._calls -= 1
         self._bytes -= size
