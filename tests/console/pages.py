@@ -61,6 +61,11 @@ class Console:
     frames: deque[str] = field(factory=lambda: deque(maxlen=MOST_FRAMES))
     """What was sent and received last, cut short."""
 
+    def cancel_job(self) -> None:
+        """Cancel the job that the page shows, and say so once more in the dialog."""
+        self.page.get_by_role("button", name="Cancel job").click()
+        self.page.get_by_role("dialog").get_by_role("button", name="Cancel job").click()
+
     def sign_in(self, token: str = TOKEN, place: str = "/") -> None:
         """Open the link with a token, and then a place."""
         self.page.goto(f"{self.origin}/#token={token}")

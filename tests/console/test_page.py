@@ -41,8 +41,7 @@ def test_from_the_printed_link_to_a_cancelled_job(browser: Browser, tmp_path: Pa
             command = "arcp-trio submit sleeper@1.0.0 --input '{\"seconds\":600}'"
             expect(page.get_by_text(command)).to_be_visible()
             page.get_by_role("button", name="Submit").click()
-            page.get_by_role("button", name="Cancel job").click()
-            page.get_by_role("button", name="Cancel job").click()
+            shown.cancel_job()
             expect(shown.articles("end")).to_contain_text("cancelled")
             job_id = shown.heading()
             page.get_by_role("button", name="Run again").click()
@@ -152,8 +151,7 @@ def test_a_link_that_only_looks(browser: Browser, commands: Commands) -> None:
     with console(browser, commands.url) as shown:
         shown.sign_in(token, f"/jobs/{job_id}")
         expect(shown.articles("log")).to_contain_text("begun")
-        for _ in range(2):
-            shown.page.get_by_role("button", name="Cancel job").click()
+        shown.cancel_job()
         expect(shown.page.get_by_role("alert")).to_contain_text("for looking only")
 
 
@@ -270,7 +268,6 @@ def test_two_tabs(browser: Browser, commands: Commands) -> None:
         for each in (one, other):
             each.sign_in(place=f"/jobs/{job_id}")
             expect(each.articles("log")).to_contain_text("begun")
-        for _ in range(2):
-            one.page.get_by_role("button", name="Cancel job").click()
+        one.cancel_job()
         for each in (one, other):
             expect(each.articles("end")).to_contain_text("cancelled")

@@ -94,8 +94,7 @@ def test_how_far_a_job_is(browser: Browser, commands: Commands) -> None:
         told = re.compile(r"caught up · event \d+ · lag \d+ ms · .* · store memory")
         expect(foot).to_contain_text(told)
         shown.page.goto(f"{shown.origin}/#/jobs/{job_id}")
-        for _ in range(2):
-            shown.page.get_by_role("button", name="Cancel job").click()
+        shown.cancel_job()
         expect(shown.articles("end")).to_be_attached()
         shown.page.get_by_role("link", name="Jobs").click()
         expect(shown.row(job_id)).to_contain_text("cancelled")

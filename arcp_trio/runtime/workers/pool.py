@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -150,8 +151,9 @@ class _WorkerRun:
                 async with trio.open_nursery() as beside:
                     beside.start_soon(self._end_once_over, life, name="end of a worker's job")
                     async with trio.open_nursery() as telling:
-                        mind = self._mind_cancellation
-                        around.start_soon(mind, telling, name="cancellation of a worker")
+                        # Once the worker has ended the job, it tells the worker nothing.
+                        mind = partial(self._mind_cancellation, telling)
+                        around.start_soon(mind, name="cancellation of a worker")
                         frame = await self._frame()
                     self.end = frame
                     beside.cancel_scope.cancel(reason="the worker has ended the job")
