@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 
 from arcp_trio import Agents, Fenced, JobContext, Limits, PostgresStore, Runtime
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import WireRecorder
-from tests.cluster.side_by_side import clients_of, runtime_over
+from tests.cluster.side_by_side import NodeHere, clients_of, runtime_over
 from tests.credentials.runtimes import LEASE
 from tests.credentials.upstream import Upstream
 from tests.metrics import scrape
@@ -39,11 +42,31 @@ def silence(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store.shared, "beat", never)
 
 
-async def until_fenced(runtime: Runtime, entered: trio.Event) -> None:
-    """Run a node until it learns that it is gone."""
+async def run_for_ever(runtime: Runtime, entered: trio.Event) -> None:
+    """Run a node that nothing ends but the news that it is gone."""
     async with runtime:
         entered.set()
         await trio.sleep_forever()
+
+
+@asynccontextmanager
+async def until_fenced(
+    runtime: Runtime, store: PostgresStore, recorder: WireRecorder
+) -> AsyncGenerator[tuple[NodeHere, trio.Event]]:
+    """Run a node; provide it, and an event that is set once it has learned that it is gone."""
+    entered, over = trio.Event(), trio.Event()
+
+    async def see_its_end() -> None:
+        with pytest.raises(Fenced):
+            await run_for_ever(runtime, entered)
+        over.set()
+
+    with trio.fail_after(100):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(see_its_end)
+            await entered.wait()
+            async with clients_of(runtime, store, recorder) as node:
+                yield node, over
 
 
 @pytest.mark.logs_error(GONE)
@@ -56,32 +79,21 @@ async def test_its_job_ends_and_its_credential_is_revoked(
     silent, its_store = runtime_over(database, "n0", limits=QUICK, provisioner=upstream)
     other, store = runtime_over(database, "n1", limits=QUICK, provisioner=upstream)
     silence(its_store, monkeypatch)
-    entered, over = trio.Event(), trio.Event()
-
-    async def see_its_end() -> None:
-        with pytest.raises(Fenced):
-            await until_fenced(silent, entered)
-        over.set()
-
-    with trio.fail_after(100):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(see_its_end)
-            await entered.wait()
-            async with clients_of(silent, its_store, recorder) as node:
-                client = await node.welcomed()
-                job = await client.submit("sleeper", None, lease_request=LEASE)
-                assert len(upstream.keys) == 1
-                async with other, clients_of(other, store, recorder) as adopter:
-                    watcher = await adopter.welcomed()
-                    await watcher.send("job.subscribe", {"job_id": job["job_id"]})
-                    end = await watcher.until_terminal(job["job_id"])
-                    assert end["payload"]["message"] == (
-                        "the job's node was lost while the job was running"
-                    )
-                    assert end["payload"]["retryable"] is True
-                    assert upstream.revoked.keys() == upstream.keys.keys()
-                    assert scrape(other)("adoptions_total") == 1
-                    await over.wait()
+    async with until_fenced(silent, its_store, recorder) as (node, over):
+        client = await node.welcomed()
+        job = await client.submit("sleeper", None, lease_request=LEASE)
+        assert len(upstream.keys) == 1
+        async with other, clients_of(other, store, recorder) as adopter:
+            watcher = await adopter.welcomed()
+            await watcher.send("job.subscribe", {"job_id": job["job_id"]})
+            end = await watcher.until_terminal(job["job_id"])
+            assert end["payload"]["message"] == (
+                "the job's node was lost while the job was running"
+            )
+            assert end["payload"]["retryable"] is True
+            assert upstream.revoked.keys() == upstream.keys.keys()
+            assert scrape(other)("adoptions_total") == 1
+            await over.wait()
 
 
 @pytest.mark.logs_error(GONE)
@@ -92,28 +104,15 @@ async def test_its_durable_job_goes_on(database: str, monkeypatch: pytest.Monkey
     silent, its_store = runtime_over(database, "n0", napping, limits=QUICK)
     other, store = runtime_over(database, "n1", napping, limits=QUICK)
     silence(its_store, monkeypatch)
-    entered, over = trio.Event(), trio.Event()
-
-    async def see_its_end() -> None:
-        with pytest.raises(Fenced):
-            await until_fenced(silent, entered)
-        over.set()
-
-    with trio.fail_after(100):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(see_its_end)
-            await entered.wait()
-            async with clients_of(silent, its_store, recorder) as node:
-                client = await node.welcomed()
-                job_id = (await client.submit("napper"))["job_id"]
-                await client.expect("job.event", job_id=job_id)
-                async with other, clients_of(other, store, recorder) as adopter:
-                    watcher = await adopter.welcomed()
-                    await watcher.send("job.subscribe", {"job_id": job_id, "history": True})
-                    while (event := (await watcher.expect("job.event"))["payload"])[
-                        "kind"
-                    ] == "log":
-                        pass
-                    message = "the job goes on at another node"
-                    assert event["body"] == {"phase": "resumed", "message": message, "run": 2}
-                    await over.wait()
+    async with until_fenced(silent, its_store, recorder) as (node, over):
+        client = await node.welcomed()
+        job_id = (await client.submit("napper"))["job_id"]
+        await client.expect("job.event", job_id=job_id)
+        async with other, clients_of(other, store, recorder) as adopter:
+            watcher = await adopter.welcomed()
+            await watcher.send("job.subscribe", {"job_id": job_id, "history": True})
+            while (event := (await watcher.expect("job.event"))["payload"])["kind"] == "log":
+                pass
+            message = "the job goes on at another node"
+            assert event["body"] == {"phase": "resumed", "message": message, "run": 2}
+            await over.wait()
