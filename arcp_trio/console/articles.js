@@ -7,16 +7,14 @@ const SHORT = 200;
 
 /** @param {Place} place @param {Ran} [ran] when the call ran that ends with the event */
 export function article(event, place, id, ran) {
-	const made = h('article', { 'data-seq': event.seq, 'data-kind': event.kind });
-	const words = h('div', { class: 'words' });
-	put(words, ...(event.kind === `${VENDOR}.question` ? [question(event.body, id, place)] : said(event, ran)));
-	put(
-		made,
+	const words = event.kind === `${VENDOR}.question` ? [question(event.body, id, place)] : said(event, ran);
+	return h(
+		'article',
+		{ 'data-seq': event.seq, 'data-kind': event.kind },
 		h('span', { class: 'at' }, time(event.ts)),
 		h('span', { class: 'kind' }, clipped(event.kind.replace(`${VENDOR}.`, ''), 60)),
-		words,
+		h('div', { class: 'words' }, ...words),
 	);
-	return made;
 }
 
 function said(event, ran) {

@@ -41,11 +41,10 @@ export async function showJob(place, id) {
 	const tree = h('section', { 'aria-label': 'Delegated jobs', hidden: true });
 	const cancel = button('Cancel job', ask);
 	const result = h('section', { 'aria-label': 'Result', hidden: true });
-	// What these two take along is known with the answer to the subscription.
-	const copies = [button('Run again', again), button('Copy as command', copy)];
-	for (const each of copies) each.hidden = true;
-	const buttons = h('div', { class: 'buttons' }, cancel, ...copies);
-	buttons.append(button('Download events', () => attempt('The events were not received', download)));
+	const save = () => attempt('The events were not received', download);
+	const copies = [button('Run again', again), button('Copy as command', copy), button('Download events', save)];
+	// What they take along is known with the answer to the subscription.
+	const buttons = h('div', { class: 'buttons', hidden: true }, cancel, ...copies);
 	const [note, stale] = [1, 2].map(() => h('p', { role: 'alert', hidden: true }));
 	const budget = h('section', { 'aria-label': 'Budget' }, purse.element);
 	document.title = `${id} · arcp-trio`;
@@ -94,7 +93,7 @@ export async function showJob(place, id) {
 	function drawHead() {
 		if (gone || !said.agent) return;
 		drawn = performance.now();
-		for (const each of copies) each.hidden = false;
+		buttons.hidden = false;
 		const [travels, { end, progress, ts }, count] = [timeline.travels(), timeline.story(), timeline.count()];
 		const brief = entry[VENDOR] ?? {};
 		const known = travels ? 'running' : entry[`${VENDOR}.waiting`] ? 'waiting' : (entry.status ?? said.current_status);
