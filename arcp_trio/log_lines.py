@@ -109,8 +109,11 @@ class LogFallback(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, unless a handler of the program has it."""
         if self._is_alone(record.name):
-            self.setStream(sys.stderr)  # which may be another one by now
+            self.stream = sys.stderr  # another one by now, perhaps, and the one before is closed
             super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Lose a record that cannot be written: standard error is where that would be said."""
 
     def _is_alone(self, name: str) -> bool:
         logger: logging.Logger | None = logging.getLogger(name)

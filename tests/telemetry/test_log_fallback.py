@@ -40,6 +40,18 @@ async def main():
 trio.run(main)
 """
 
+CLOSING = """
+import io
+log, before = logging.getLogger("arcp_trio.program"), sys.stderr
+buffer = io.TextIOWrapper(io.BytesIO())
+sys.stderr = buffer
+log.warning("kept")
+sys.stderr = before
+{closed}.close()
+log.warning("said once more")
+"""
+"""Closes a stream to which the log was written."""
+
 
 def run(set_up: str = "") -> tuple[str, str]:
     """Run the program with this line in it; return its job's id and its standard error."""
@@ -81,3 +93,10 @@ def test_a_program_may_silence_it() -> None:
     """A handler that writes nothing, or a level, is respected."""
     assert run('logging.getLogger("arcp_trio").addHandler(logging.NullHandler())')[1] == ""
     assert run('logging.getLogger("arcp_trio").setLevel(logging.CRITICAL)')[1] == ""
+
+
+@pytest.mark.parametrize("closed", ["buffer", "sys.stderr"])
+def test_a_closed_standard_error_harms_nobody(closed: str) -> None:
+    """A warning raises nothing if standard error is closed, or was replaced since the last one."""
+    job_id, _ = run(CLOSING.format(closed=closed))
+    assert job_id.startswith("job_")
