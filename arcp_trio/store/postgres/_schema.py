@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 from psycopg import Connection, sql
 
 from arcp_trio.store.postgres._tables import TABLES
-from arcp_trio.store.postgres._triggers import TRIGGERS
+from arcp_trio.store.postgres._triggers import GROWTHS, TRIGGERS
 
 Database: TypeAlias = Connection[tuple[Any, ...]]
 """A connection whose rows are tuples."""
@@ -31,10 +31,11 @@ MIGRATIONS: Final[list[tuple[str, ...]]] = [
     (*TABLES, *TRIGGERS),
     _TIMES_OF_BEATS,
     _PUBLIC_KEYS,
+    GROWTHS,
 ]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
-OLDEST_WRITERS: Final = [1, 1, 1]
+OLDEST_WRITERS: Final = [1, 1, 1, 1]
 """The oldest version that may still write once version n + 1 is there: one that expands only leaves
 it as it was, one that contracts raises it."""
 
