@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 
 import attrs
+import psycopg
 import pytest
 import trio
 
-from arcp_trio import Agents, InternalError, JobContext, Json
+from arcp_trio import Agents, InternalError, JobContext, Json, Runtime
 from arcp_trio.store.postgres.administering import make_schema
+from arcp_trio.store.records import Recovered
 from arcp_trio.testing import Peer, WireRecorder
 from tests.cluster.leaving import QUICK, agents, closed, goes_on_at, other_known, waiting_job, where
 from tests.cluster.side_by_side import clients_of, nodes_over, runtime_over
@@ -170,3 +174,65 @@ async def test_a_node_that_drains_is_idle(database: str) -> None:
             trio.lowlevel.add_instrument(steps)
             await node.runtime.shutdown(drain=30)
             assert 0 < steps.by_task["jobs that wait for a node"] < 20
+
+
+@asynccontextmanager
+async def taking(monkeypatch: pytest.MonkeyPatch, database: str) -> AsyncGenerator[Runtime]:
+    """Run a node that is about to end and has just taken a job, with which it goes on later."""
+    runtime, store = runtime_over(database, "c", agents, limits=QUICK)
+    take, taken, go_on = store.shared.take_jobs, trio.Event(), trio.Event()
+
+    async def take_late(refs: Sequence[str], most: int, seconds: float) -> Recovered | None:
+        found = await take(refs, most, seconds)
+        if found is not None:
+            taken.set()
+            await go_on.wait()
+        return found
+
+    monkeypatch.setattr(store.shared, "take_jobs", take_late)
+    async with runtime:
+        await taken.wait()
+        yield runtime
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(runtime.shutdown, drain=30))
+                await trio.testing.wait_all_tasks_blocked()
+                assert runtime.ready() == "shutting down"
+                go_on.set()
+
+
+async def test_a_job_is_taken_by_a_node_that_is_about_to_end(
+    monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    """A durable job that a node takes as it begins to drain is left again, and holds up nothing."""
+    async with waiting_job(database) as (client, job_id):
+        async with taking(monkeypatch, database):
+            pass
+        assert await where(database, job_id) is None
+        await goes_on_at("d", database, client, job_id)
+
+
+async def test_a_cancelled_job_is_taken_by_a_node_that_is_about_to_end(
+    monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    """A durable job that is to end as a node takes it ends there, although the node drains."""
+    async with waiting_job(database) as (client, job_id):
+        async with taking(monkeypatch, database):
+            await client.send("job.cancel", {"job_id": job_id})
+            while not await commands(database):  # noqa: ASYNC110
+                await trio.sleep(0.05)
+        end = await client.until_terminal(job_id)
+        assert end["payload"]["code"] == "CANCELLED"
+
+
+async def commands(database: str) -> int:
+    """Return how many commands there are."""
+
+    def count() -> int:
+        with psycopg.connect(database) as db:
+            found = db.execute("SELECT count(*) FROM arcp.command").fetchone()
+        assert found is not None
+        number: int = found[0]
+        return number
+
+    return await trio.to_thread.run_sync(count)

@@ -89,10 +89,7 @@ class Cluster:
                 await obeyer.obey_all()
 
     async def drain(self) -> None:
-        """Let the other nodes know that this one is about to end, and leave durable jobs to them.
-
-        The jobs are suspended already.
-        """
+        """Tell the other nodes that this one is about to end, and leave durable jobs to them."""
         with trio.move_on_after(self._core.limits.close_seconds):
             try:
                 await self._shared.drain()

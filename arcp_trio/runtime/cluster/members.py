@@ -135,13 +135,15 @@ class Members:
         facts = {"other": dead.name, "number": dead.node}
         leaver = Leaver("the job's node was lost", "took over from another node", facts)
         try:
-            found = await self._take_over(dead, facts)
-            if found is not None:
+            with self._waiting.taking():
+                found = await self._take_over(dead, facts)
+                if found is None:
+                    return
                 log.warning("node is dead, and adopted", extra=facts)
                 self._core.metrics.adoptions += 1
                 found = await self._waiting.sift(found)
                 revived = await settle(self._core, self._jobs, found, leaver)
-                await self._beginnings.run(revived)
+            await self._beginnings.run(revived)
         except Fenced:
             raise
         except Exception:  # a fence: what one node has left must not end all others

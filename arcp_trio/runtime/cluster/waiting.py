@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +13,7 @@ from msgspec.structs import replace
 
 from arcp_trio.runtime.cluster.obeying import with_cancels
 from arcp_trio.runtime.restart import Leaver, settle
+from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.store.outage import Outage
 from arcp_trio.wire.errors import ArcpError
@@ -37,6 +40,19 @@ class WaitingJobs:
         self._jobs = jobs
         self._beginnings = beginnings
         self._shared = shared
+        self._taking = 0
+        """How many times jobs are being taken that are not alive here, yet."""
+        self._settled = Wake()
+
+    @contextmanager
+    def taking(self) -> Generator[None]:
+        """Take jobs in the block, at whose end they are alive here, or have ended."""
+        self._taking += 1
+        try:
+            yield
+        finally:
+            self._taking -= 1
+            self._settled.set()
 
     async def sift(self, found: Recovered) -> Recovered:
         """Leave the jobs whose agents this node does not have, and return the rest.
@@ -78,17 +94,30 @@ class WaitingJobs:
         limits = self._core.limits
         agents = [agent.ref for agent in self._jobs.agents if agent.durable]
         most = max(1, int(limits.jobs_begun_per_second * seconds))
-        found = await self._shared.take_jobs(agents, most, limits.orphan_seconds)
-        if found is not None:
+        with self.taking():
+            found = await self._shared.take_jobs(agents, most, limits.orphan_seconds)
+            if found is None:
+                return
             found = await with_cancels(self._core.store, self._shared, found)
             revived = await settle(self._core, self._jobs, found, NO_NODE)
-            nursery.start_soon(self._beginnings.run, revived, name="jobs that have waited")
+        nursery.start_soon(self._beginnings.run, revived, name="jobs that have waited")
 
     async def leave(self, seconds: float) -> None:
-        """Leave the suspended jobs to other nodes, once their agents have stopped.
+        """Leave the durable jobs to other nodes, once their agents have stopped.
 
-        Those that do not stop within `seconds` stay here, until this node is adopted.
+        Those that do not stop within `seconds` stay here, until this node is adopted. What is just
+        being taken is left after the others.
         """
+        taking = self._taking
+        await self._leave_suspended(seconds)
+        if taking:
+            with trio.move_on_after(self._core.limits.close_seconds):
+                while self._taking:
+                    await self._settled.wait()
+            await self._leave_suspended(seconds)
+
+    async def _leave_suspended(self, seconds: float) -> None:
+        self._jobs.suspend_all()
         suspended = [job for job in self._jobs.live.values() if job.suspended]
         for job in suspended:
             job.agent_run.shorten_grace(seconds)

@@ -53,7 +53,12 @@ class Beginnings:
         self._why = why
 
     async def run(self, waiting: Sequence[Job]) -> None:
-        """Begin each job: first those that may end the process, one by one, then all others."""
+        """Begin each job: first those that may end the process, one by one, then all others.
+
+        A runtime that is about to end suspends them, and begins only those that are to end.
+        """
+        if self._core.closing:
+            self._jobs.suspend_all()
         async with trio.open_nursery() as nursery:
             # At once, not at the pace: what they ask can be answered before they are begun.
             nursery.start_soon(recall_all, waiting, name="what durable jobs remember")
@@ -74,7 +79,7 @@ class Beginnings:
             await trio.sleep(1 / self._core.limits.jobs_begun_per_second)
 
     def _begin(self, job: Job) -> None:
-        if not self._core.closing:
+        if not self._core.closing or (job.outcome is not None and not job.suspended):
             self._jobs.begin_again(job, partial(_call_again, why=self._why))
 
 
