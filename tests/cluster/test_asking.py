@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -100,6 +101,23 @@ async def test_answers_are_handed_on_once(autojump_clock: MockClock) -> None:
     dropped = [write.numbers for write in store.writes if isinstance(write, DropAnswers)]
     assert taken == [0, 0]
     assert {1, 2, 77} == {number for numbers in dropped for number in numbers}
+
+
+@pytest.mark.parametrize("unknown", [b'{"ended":"paused"}', b'{"error":7}', b"\xff"])
+async def test_an_answer_that_is_not_known(autojump_clock: MockClock, unknown: bytes) -> None:
+    """An answer that only a newer version knows is an error for its asker, and for nobody else."""
+    store, others, said = Putting(), OtherNode(), list[Obeyed | ArcpError]()
+    asker = Asker(store, others, 5, lambda _: None)
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(asker.ask, COMMAND, said.append)
+        await wait_all_tasks_blocked()
+        others.given = {1: unknown, 2: encode_answer(Obeyed())}
+        await asker.hear()
+    assert isinstance(said[0], InternalError)
+    assert said[1:] == [Obeyed()]
+    dropped = [write.numbers for write in store.writes if isinstance(write, DropAnswers)]
+    assert dropped == [[1, 2]]
 
 
 async def test_an_answer_at_the_last_moment(autojump_clock: MockClock) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from arcp_trio.runtime.job.commands import JobCommand, Obeyed
-from arcp_trio.wire.errors import ArcpError, error_from_payload
+from arcp_trio.wire.errors import ArcpError, InternalError, error_from_payload
 
 RELEASE: Final = "release"
 """The kind of a command about a session; the kind of one about a job is the tag of its class."""
@@ -43,8 +43,11 @@ def encode_answer(answer: Obeyed | ArcpError) -> bytes:
 
 
 def read_answer(text: bytes) -> Obeyed | ArcpError:
-    """Return what came of a command."""
-    said = _read_answer.decode(text)
-    if "error" in said:
-        return error_from_payload(msgspec.convert(said["error"], dict[str, object]))
-    return msgspec.convert(said, Obeyed)
+    """Return what came of a command; an error if only a newer version knows what that is."""
+    try:
+        said = _read_answer.decode(text)
+        if "error" in said:
+            return error_from_payload(msgspec.convert(said["error"], dict[str, object]))
+        return msgspec.convert(said, Obeyed)
+    except msgspec.DecodeError:
+        return InternalError("the node of the job has answered what this node does not know")
