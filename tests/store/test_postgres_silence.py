@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import trio
 
@@ -64,3 +66,31 @@ async def test_a_beat_whose_connection_falls_silent(
             nursery.start_soon(BeatThread(membership, 0.5, see, lambda: None).run)
             await both.wait()
     assert seen[:2] == [False, True]
+
+
+async def test_a_beat_for_which_there_is_no_thread(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A beat counts as failed if the system has no thread for it just then; the next one comes."""
+    monkeypatch.setattr(
+        _beats, "beat", lambda *_, **__: RollCall(began=0, ended=0, nodes=(), ahead=0)
+    )
+    start, seen, beaten = threading.Timer.start, list[bool](), trio.Event()
+
+    def start_late(timer: threading.Timer) -> None:
+        if not seen:
+            raise RuntimeError("can't start new thread")
+        start(timer)
+
+    def see(call: RollCall | None) -> None:
+        seen.append(call is not None)
+        if seen[-1]:
+            beaten.set()
+
+    monkeypatch.setattr(threading.Timer, "start", start_late)
+    membership = Membership(address_of(database, "public"), synchronous=True)
+    with trio.fail_after(SECONDS):
+        async with tasks_beside() as nursery:
+            nursery.start_soon(BeatThread(membership, 0.5, see, lambda: None).run)
+            await beaten.wait()
+    assert seen[0] is False

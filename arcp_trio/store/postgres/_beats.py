@@ -95,7 +95,10 @@ class BeatThread:
         self._given_up.clear()
         late = threading.Timer(LATE * self._seconds, self._cut)
         late.daemon = True
-        late.start()
+        try:
+            late.start()
+        except RuntimeError:
+            return None  # the system has no more threads just now
         try:
             if self._db is None:
                 self._db = connect(membership)
