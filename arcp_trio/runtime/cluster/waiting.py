@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 NO_NODE: Final = Leaver("no node could go on with it", "took jobs that waited for a node")
 
+TAKING_SECONDS: Final = 1.0
+"""How long a node that is about to end waits for jobs that it is just taking."""
+
 
 class WaitingJobs:
     """Leaves durable jobs to other nodes, and takes those that other nodes have left."""
@@ -109,11 +112,12 @@ class WaitingJobs:
         being taken is left after the others.
         """
         taking = self._taking
-        await self._leave_suspended(seconds)
-        if taking:
-            with trio.move_on_after(self._core.limits.close_seconds):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._leave_suspended, seconds, name="durable jobs are left")
+            with trio.move_on_after(TAKING_SECONDS):
                 while self._taking:
                     await self._settled.wait()
+        if taking:
             await self._leave_suspended(seconds)
 
     async def _leave_suspended(self, seconds: float) -> None:
