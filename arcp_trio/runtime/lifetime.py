@@ -163,9 +163,15 @@ class Lifetime:
         try:
             await core.store.run(core.metrics.commits.observe, task_status=task_status)
         except BaseException as error:  # noqa: ASYNC103
-            if scope.cancel_called or not self.started:
+            if not self.started:
                 raise
-            self._fail(error, "store writer failed")
+            if not scope.cancel_called:
+                self._fail(error, "store writer failed")
+                return
+            # At the end of a node that is gone, it may be storing something, in vain.
+            _, others = BaseExceptionGroup("store writer failed", [error]).split(Fenced)
+            if others is not None:
+                raise others from None
 
     async def _be_a_node(self, cluster: Cluster) -> None:
         """Be one of several nodes, until cancelled."""

@@ -12,6 +12,8 @@ from arcp_trio import Agents, BlockingContext, Fenced, JobContext, Json
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import Peer, WireRecorder
 from arcp_trio.transport import TransportClosed
+from tests.cluster.leaving import QUICK, other_known
+from tests.cluster.leaving import agents as leaving
 from tests.cluster.side_by_side import NodeHere, clients_of, runtime_over
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
@@ -113,6 +115,39 @@ async def test_it_is_over_whatever_its_jobs_do(
     assert "job suspended" not in said
     assert set(codes) <= {1011, 1012}
     assert 1012 in codes
+
+
+@pytest.mark.logs_error(GONE)
+async def test_it_is_over_while_it_drains(database: str) -> None:
+    """A node that drains, and is taken for dead meanwhile, ends as any other: by `Fenced` alone."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    recorder, draining, over = WireRecorder(), trio.Event(), trio.Event()
+    older, its_store = runtime_over(database, "n0", leaving, limits=QUICK)
+
+    async def drain() -> None:
+        async with older, clients_of(older, its_store, recorder) as node:
+            await other_known(node)
+            client = await node.welcomed()
+            await client.submit("sleeper")
+            await client.submit("steps", 1_000)
+            draining.set()
+            await older.shutdown(drain=600)
+
+    async def see_its_end() -> None:
+        with pytest.raises(Fenced):
+            await drain()
+        over.set()
+
+    other, store = runtime_over(database, "n1", leaving, limits=QUICK)
+    with trio.fail_after(60):
+        async with other, clients_of(other, store, recorder), trio.open_nursery() as nursery:
+            nursery.start_soon(see_its_end)
+            await draining.wait()
+            await trio.sleep(2)
+            newer, _ = runtime_over(database, "n0", leaving, limits=QUICK)
+            async with newer:
+                with trio.fail_after(SECONDS):
+                    await over.wait()
 
 
 @pytest.mark.logs_error("background work failed, and goes on(.|\n)*RuntimeError: a mistake")
