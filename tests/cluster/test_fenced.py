@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 
 import pytest
 import trio
@@ -11,6 +12,7 @@ import trio
 from arcp_trio import Agents, BlockingContext, Fenced, JobContext, Json
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import Peer, WireRecorder
+from arcp_trio.testing.frames import Frame
 from arcp_trio.transport import TransportClosed
 from tests.cluster.leaving import QUICK, other_known
 from tests.cluster.leaving import agents as leaving
@@ -115,6 +117,42 @@ async def test_it_is_over_whatever_its_jobs_do(
     assert "job suspended" not in said
     assert set(codes) <= {1011, 1012}
     assert 1012 in codes
+
+
+@pytest.mark.logs_error(GONE)
+async def test_a_client_is_told_nothing_but_the_close(database: str) -> None:
+    """What a client asks of a node that is gone has no answer there: it asks the next node."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    recorder, asking, over = WireRecorder(), trio.Event(), trio.Event()
+    older, store = runtime_over(database, "n0")
+    answers = list[Frame]()
+
+    async def be_older() -> None:
+        async with older, clients_of(older, store, recorder) as node:
+            client = await node.welcomed()
+            with suppress(TransportClosed):
+                await ask(client)
+            await trio.sleep_forever()
+
+    async def ask(client: Peer) -> None:
+        while True:
+            await client.send("session.list_jobs", {})
+            answers.append(await client.receive())
+            asking.set()
+
+    async def see_older_end() -> None:
+        with pytest.raises(Fenced):
+            await be_older()
+        over.set()
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(see_older_end)
+            await asking.wait()
+            newer, _ = runtime_over(database, "n0")
+            async with newer:
+                await over.wait()
+    assert all(answer["type"] == "session.jobs" for answer in answers), answers[-1]
 
 
 @pytest.mark.logs_error(GONE)

@@ -20,6 +20,7 @@ from arcp_trio.runtime.session.observing import Observing
 from arcp_trio.runtime.session.outbox import Answer, Leave
 from arcp_trio.runtime.views import View
 from arcp_trio.runtime.workload import WorkPlaces
+from arcp_trio.store.errors import Fenced
 from arcp_trio.store.shared_writes import CloseSession
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import (
@@ -138,6 +139,8 @@ class Clerk:
             yield
         except ArcpError as error:
             self._refuse(request, error)
+        except Fenced:
+            pass  # the connection is about to end, and the client asks the next node
         except Exception:
             log.exception("request failed", extra=self._facts(request))
             self._refuse(request, InternalError("the request could not be processed"))
