@@ -9,7 +9,15 @@ from contextlib import suppress
 import pytest
 import trio
 
-from arcp_trio import Agents, BlockingContext, Fenced, JobContext, Json
+from arcp_trio import (
+    Agents,
+    BlockingContext,
+    Fenced,
+    InternalError,
+    JobContext,
+    Json,
+    ResumeWindowExpired,
+)
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import Peer, WireRecorder
 from arcp_trio.testing.frames import Frame
@@ -153,6 +161,44 @@ async def test_a_client_is_told_nothing_but_the_close(database: str) -> None:
             async with newer:
                 await over.wait()
     assert all(answer["type"] == "session.jobs" for answer in answers), answers[-1]
+
+
+@pytest.mark.logs_error(GONE)
+async def test_a_client_that_comes_to_it_is_told_to_try_again(database: str) -> None:
+    """A client that wants a session of a node that is gone is told so, by an error to retry."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    recorder, coming, over = WireRecorder(), trio.Event(), trio.Event()
+    older, store = runtime_over(database, "n0")
+    refusal: InternalError | None = None
+
+    async def be_older() -> None:
+        nonlocal refusal
+        async with older, clients_of(older, store, recorder) as node:
+            resume = {"session_id": "sess_x", "resume_token": "none", "last_event_seq": 0}
+            while refusal is None:
+                try:
+                    await node.welcomed(resume=resume)
+                except ResumeWindowExpired:
+                    coming.set()  # the node can look for the session, and write nothing of it
+                except InternalError as error:
+                    refusal = error
+            await trio.sleep_forever()
+
+    async def see_older_end() -> None:
+        with pytest.raises(Fenced):
+            await be_older()
+        over.set()
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(see_older_end)
+            await coming.wait()
+            newer, _ = runtime_over(database, "n0")
+            async with newer:
+                await over.wait()
+    assert refusal is not None
+    assert refusal.retryable
+    assert "another one goes on" in refusal.message
 
 
 @pytest.mark.logs_error(GONE)

@@ -16,7 +16,7 @@ from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.resuming import Resume, ResumeCheck, cannot_resume
 from arcp_trio.runtime.session.unsent import Unsent
 from arcp_trio.runtime.views import PREFIX
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.transport.base import HasPings, Transport
 from arcp_trio.wire.dialects import Dialect, named, recognise
 from arcp_trio.wire.envelope import Envelope
@@ -99,6 +99,9 @@ class Handshake:
             except StoreError:
                 log.exception("session cannot be opened", extra={"peer": self._transport.peer})
                 raise store_trouble() from None
+            except Fenced:
+                words = "this node is gone, and another one goes on: try again"
+                raise InternalError(words) from None
         raise store_trouble()
 
     async def _open(self, first: Envelope) -> Opened:
