@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import InternalError
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.store.memos import Memo
 from arcp_trio.store.records import JobRow
 from arcp_trio.testing import open_peer
@@ -30,10 +30,11 @@ class UnreadableStore(DurableStore):
         self.rows = True
         """Whether their rows can be read."""
         self.until = math.inf
+        self.error: Exception = StoreError("input/output error")
 
     def _try(self, job_id: str) -> None:
         if job_id in self.unreadable and trio.current_time() < self.until:
-            raise StoreError("input/output error")
+            raise self.error
 
     async def memos(self, job_id: str) -> Sequence[Memo]:
         """Return what a job remembers, unless it cannot be read."""
@@ -89,3 +90,21 @@ async def test_a_disk_that_comes_back(autojump_clock: MockClock, *, rows: bool) 
             (question,) = await waiting(peer, bad)
             await answer(peer, question, "yes")
         assert (await history(runtime, bad))[-1] == "['yes']"
+
+
+async def test_a_node_that_is_gone_ends_no_job(autojump_clock: MockClock) -> None:
+    """A job whose memos cannot be read because the node is gone has no end there, in no log."""
+    bad, good, store = await two_that_ask()
+    store.unreadable, store.error = {bad}, Fenced("gone")
+    async with life(store) as (runtime, peer):
+        (question,) = await waiting(peer, good)
+        await answer(peer, question, "yes")
+        assert (await history(runtime, good))[-1] == "['yes']"
+        await trio.sleep(100)
+        async with open_peer(runtime) as other:
+            await other.hello(features=tuple(CLIENT_FEATURES))
+            listing = await other.answer(
+                "session.jobs",
+                await other.send("session.list_jobs", {"filter": {"status": ["running"]}}),
+            )
+        assert [job["job_id"] for job in listing["jobs"]] == [bad]

@@ -9,7 +9,7 @@ import trio
 
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.asking import reopen_questions
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.wire.errors import InternalError
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ async def _recall(job: Job, patience_ends: float) -> bool:
         if trio.current_time() < patience_ends or not await _row_is_readable(job):
             return False
         _give_up(job, error)
+    except Fenced:  # another node goes on with the job
+        job.memory.recall.tried.set()
+        return False
     except Exception as error:  # noqa: BLE001 - a fence: what fails here ends the job alone
         _give_up(job, error)
     job.memory.recall.end()
