@@ -72,7 +72,7 @@ class Lifetime:
                 with self._block:
                     yield
             except BaseException as raised:  # noqa: ASYNC103, BLE001
-                error = unwrapped(raised) if not self.started else raised
+                error = raised if self.started else _why_not_started(raised)
             try:
                 if self.started:
                     with trio.CancelScope(shield=True):
@@ -214,6 +214,13 @@ class Lifetime:
         jobs.suspend_all()  # those that were taken over meanwhile
         await end_jobs(core, jobs, store_failed=self._store_failure is not None)
         await end_connections(core, sessions, self.attendance)
+
+
+def _why_not_started(error: BaseException) -> BaseException:
+    """Return the one error of a start; several parts of a node may learn that it is gone."""
+    found = leaves(error)
+    gone = all(isinstance(each, Fenced) for each in found)
+    return found[0] if gone else unwrapped(error)
 
 
 def _do_nothing() -> None:

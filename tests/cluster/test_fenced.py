@@ -271,3 +271,22 @@ async def test_another_error_at_the_end_is_not_hidden(
     with trio.fail_after(SECONDS), pytest.raises(Fenced, match="gone"):
         async with runtime:
             await trio.sleep_forever()
+
+
+async def test_a_start_that_finds_its_node_gone(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that is gone before it has started raises `Fenced`, however many parts notice it."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    runtime, store = runtime_over(database, "n0")
+
+    async def fail(*_: object) -> None:
+        with trio.CancelScope(shield=True):  # as a call of the database that is under way
+            await trio.sleep(0.2)
+        raise Fenced("gone")
+
+    monkeypatch.setattr(store, "recover", fail)
+    monkeypatch.setattr(store.shared, "beat", fail)
+    with trio.fail_after(SECONDS), pytest.raises(Fenced, match="gone"):
+        async with runtime:
+            pass
