@@ -13,6 +13,7 @@ import attrs
 
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.durable.again import revive
+from arcp_trio.store.errors import StoreError
 from arcp_trio.store.records import Entry, JobRow, Recovered
 from arcp_trio.store.writes import FinishJob
 from arcp_trio.wire import envelope
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.job.outcome import Outcome
     from arcp_trio.runtime.session.sessions import Sessions
+    from arcp_trio.store.interface import Store
 
 Sift: TypeAlias = "Callable[[Recovered], Awaitable[Recovered]]"
 """Leaves to other nodes what they alone can go on with, and returns the rest."""
@@ -58,13 +60,28 @@ async def take_over(
 
     They are let in only once the terminals are stored, however long the store is in trouble.
     """
-    found = await core.store.recover()
+    found = await _recovered(core.store)
     if sift is not None:
         found = await sift(found)
     revived = await settle(core, sessions.jobs, found, PREVIOUS_RUNTIME)
     sessions.park_all(found.sessions)
     core.taken_over.set()
     await beginnings.run(revived)
+
+
+async def _recovered(store: Store) -> Recovered:
+    """Read what the previous runtime has left, once the store is not in trouble.
+
+    Raises:
+        StoreError: the store can be written, and not read.
+    """
+    while True:
+        try:
+            return await store.recover()
+        except StoreError:
+            if store.trouble is None:
+                raise
+        await store.recovered()
 
 
 async def settle(core: Core, jobs: Jobs, found: Recovered, leaver: Leaver) -> list[Job]:

@@ -12,6 +12,7 @@ import trio
 from arcp_trio import InternalError, Limits
 from arcp_trio.store.postgres import reader
 from arcp_trio.store.postgres.administering import make_schema
+from arcp_trio.store.records import Recovered
 from arcp_trio.store.writes import PutSession
 from arcp_trio.testing.frames import Frame
 from tests.cluster.side_by_side import NodeHere, clients_of, runtime_over
@@ -69,6 +70,31 @@ async def test_a_client_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
                 server.start()
                 await node.store.recovered()
                 await parked_session(node, resume)
+
+
+@pytest.mark.logs_error("store in trouble")
+async def test_a_node_starts_while_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that starts waits for a database that goes away for longer than reads are tried."""
+    monkeypatch.setattr(reader, "RETRY_SECONDS", 1)
+    with trio.fail_after(100), own_server() as server:
+        server.start()
+        await trio.to_thread.run_sync(make_schema, server.url(), None)
+        runtime, store = runtime_over(server.url(), "n0", limits=PATIENT)
+        recover = store.recover
+
+        async def recover_without_server() -> Recovered:
+            monkeypatch.setattr(store, "recover", recover)
+            server.stop()
+            return await recover()
+
+        monkeypatch.setattr(store, "recover", recover_without_server)
+        async with runtime, clients_of(runtime, store) as node:
+            await expect_to_be_told(node, None)
+            await trio.sleep(2)
+            server.start()
+            while runtime.ready() is not None:  # noqa: ASYNC110 - no event tells
+                await trio.sleep(0.05)
+            await node.welcomed()
 
 
 async def test_a_client_is_told_of_a_server_that_stands_still() -> None:
