@@ -165,13 +165,13 @@ class Lifetime:
         except BaseException as error:  # noqa: ASYNC103
             if not self.started:
                 raise
-            if not scope.cancel_called:
+            if scope.cancel_called:
+                # At the end of a node that is gone, it may be storing something, in vain.
+                _, others = BaseExceptionGroup("store writer failed", [error]).split(Fenced)
+                if others is not None:
+                    raise others from None  # noqa: ASYNC104
+            else:
                 self._fail(error, "store writer failed")
-                return
-            # At the end of a node that is gone, it may be storing something, in vain.
-            _, others = BaseExceptionGroup("store writer failed", [error]).split(Fenced)
-            if others is not None:
-                raise others from None
 
     async def _be_a_node(self, cluster: Cluster) -> None:
         """Be one of several nodes, until cancelled."""
