@@ -10,6 +10,8 @@ from typing import Final, TypeVarTuple
 
 import trio
 
+from arcp_trio.nurseries import tasks_beside
+
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 5.0
@@ -43,12 +45,14 @@ async def keep_running(work: Callable[[*_Ts], Awaitable[None]], *args: *_Ts) -> 
 
 
 async def first_of(*waits: Callable[[], Awaitable[None]]) -> None:
-    """Return when one of `waits` returns, and cancel the others."""
+    """Return when one of `waits` returns, and cancel the others; an error is raised as it is."""
+    over = trio.Event()
 
     async def wait_for(wait: Callable[[], Awaitable[None]]) -> None:
         await wait()
-        nursery.cancel_scope.cancel(reason="one is enough")
+        over.set()
 
-    async with trio.open_nursery() as nursery:
+    async with tasks_beside() as nursery:
         for wait in waits:
             nursery.start_soon(wait_for, wait)
+        await over.wait()

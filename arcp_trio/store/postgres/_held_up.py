@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from arcp_trio.store.errors import Fenced
 from arcp_trio.store.outage import Outage
 from arcp_trio.store.postgres._connections import application_name
 
@@ -61,9 +62,12 @@ async def cut_off_what_holds_up(
         since = min((thread.busy_since for thread in threads), default=math.inf)
         if trio.current_time() - since < HELD_UP_SECONDS:
             continue
-        with outage:
-            for other in await reader.read(_cut_off, membership.address, membership.node):
-                log.warning("node that stands still holds up no others", extra={"number": other})
+        try:
+            with outage:
+                for other in await reader.read(_cut_off, membership.address, membership.node):
+                    log.warning("cut off a node that held up this one", extra={"number": other})
+        except Fenced:
+            return
 
 
 def _cut_off(db: Database, address: DatabaseAddress, me: int) -> list[int]:
