@@ -20,7 +20,7 @@ from bench.following import LEAD_SECONDS, SENT, follow
 from bench.groups import groups
 from bench.peers import DURABLE, TOKENS, Server
 from bench.round_trips import run_jobs
-from bench.storming import storm
+from bench.storming import leave, storm
 from bench.streaming import MESSAGE_CHARACTERS, stream
 from tests.postgres_server import PostgresServer, own_server
 
@@ -95,6 +95,7 @@ def cluster(server: Server, extent: Extent) -> Sequence[Figure]:
                 figures.append(_take_over(nodes, extent))
             if count == 3:
                 figures.append(storm(nodes, nodes[0].kill, extent.crowd))
+                figures.append(leave(nodes[1], extent.crowd))
     if extent.share == 1:
         with _nodes(server.folder, 3) as (nodes, _):
             figures.append(storm(nodes, nodes[0].kill, MANY_SESSIONS))

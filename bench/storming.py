@@ -1,4 +1,4 @@
-"""Sessions of a node that is killed: their clients come back at the other nodes, all at once."""
+"""Nodes with many clients: one is killed, and they come back at the others; or one is to end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final
 
-from bench.client import Client
+from bench.client import Client, arrivals
 from bench.figures import Figure
 from bench.peers import Server
 
@@ -27,18 +27,13 @@ def storm(nodes: Sequence[Server], kill: Callable[[], None], count: int) -> Figu
     dying, *others = nodes
     with ExitStack() as stack, ThreadPoolExecutor(AT_ONCE) as threads:
 
-        def come(number: int) -> Client:
-            return Client(dying.url, token=dying.principal(number))
-
         def come_back(number: int) -> Client:
             clients[number].close()
             resume = clients[number].resume_from(0)
             node = others[number % len(others)]
             return Client(node.url, token=node.principal(number), resume=resume)
 
-        clients = list(threads.map(come, range(count)))
-        for client in clients:
-            stack.enter_context(client)
+        clients = _crowd(dying, count, stack, threads)
         kill()
         began = time.perf_counter()
         for client in threads.map(come_back, range(count)):
@@ -46,3 +41,30 @@ def storm(nodes: Sequence[Server], kill: Callable[[], None], count: int) -> Figu
         seconds = time.perf_counter() - began
     row = f"a node with {count:,} sessions is killed: all are back at {len(others)} others"
     return Figure(row, "s", seconds, less_is_better=True)
+
+
+def leave(node: Server, count: int) -> Figure:
+    """Measure the time that a node takes to end in order, with so many clients."""
+    with ExitStack() as stack, ThreadPoolExecutor(AT_ONCE) as threads:
+        clients = _crowd(node, count, stack, threads)
+        began = time.perf_counter()
+        end = threads.submit(node.stop)
+        left = len(clients)
+        for client, _ in arrivals(clients):
+            left -= client.closed
+            if not left:
+                break
+        end.result()
+        seconds = time.perf_counter() - began
+    row = f"a node with {count:,} sessions is told to end: it has let go of them"
+    return Figure(row, "s", seconds, less_is_better=True)
+
+
+def _crowd(node: Server, count: int, stack: ExitStack, threads: ThreadPoolExecutor) -> list[Client]:
+    def come(number: int) -> Client:
+        return Client(node.url, token=node.principal(number))
+
+    clients = list(threads.map(come, range(count)))
+    for client in clients:
+        stack.enter_context(client)
+    return clients

@@ -14,12 +14,15 @@ _READ_BYTES: Final = 256 * 1024
 _TEXT: Final = 0x81  # this one and those below include FIN
 _PING: Final = 0x89
 _PONG: Final = 0x8A
+_CLOSE: Final = 0x88
 
 
 class WebSocket:
     """A connection that is upgraded; it finds frames and does not look into them."""
 
     def __init__(self, url: str) -> None:
+        self.closed = False
+        """Whether the server has said that it closes the connection, and was answered."""
         self._rest = b""
         parts = urlsplit(url)
         self._socket = socket.create_connection(
@@ -100,6 +103,9 @@ class WebSocket:
                 texts.append(data[start:end])
             elif data[at] == _PING:
                 self._send(_PONG, data[start:end])
+            elif data[at] == _CLOSE:
+                self._send(_CLOSE, data[start:end])
+                self.closed = True
             else:
                 raise RuntimeError(f"an unexpected frame: {data[at:end]!r}")
             at = end
