@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from arcp_trio.store.errors import StoreError
+from arcp_trio.store.outage import Cause
 from arcp_trio.store.writes import AppendJournal, AppendLog, FinishJob, MoveFloor, Write
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,7 @@ class WriteQueue:
     def __init__(self) -> None:
         self.trouble: str | None = None
         """Why nothing can be stored now; None while the writer succeeds."""
+        self._cause = Cause()
         self._filling = Group()
         self._taken = Group()
         self._taken.stored.set()
@@ -249,8 +251,9 @@ class WriteQueue:
                 return
 
     def _begin_trouble(self, reason: str) -> None:
-        if self.trouble is None:
+        if self._cause.is_news(reason):
             log.error("store in trouble, everything waits for it", extra={"error": reason})
+        if self.trouble is None:
             self._trouble_ended = trio.Event()
             self._trouble_began.set()
         self.trouble = reason
@@ -259,5 +262,6 @@ class WriteQueue:
         if self.trouble is not None:
             log.warning("store works again")
             self.trouble = None
+            self._cause.forget()
             self._trouble_began = trio.Event()
             self._trouble_ended.set()

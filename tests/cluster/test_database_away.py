@@ -10,13 +10,15 @@ import pytest
 import trio
 
 from arcp_trio import InternalError, Limits
+from arcp_trio.log_lines import fields_of
+from arcp_trio.store import outage
 from arcp_trio.store.postgres import reader
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.store.records import Recovered
 from arcp_trio.store.writes import PutSession
 from arcp_trio.testing.frames import Frame
 from tests.cluster.side_by_side import NodeHere, clients_of, runtime_over
-from tests.postgres_server import PostgresServer, own_server
+from tests.postgres_server import ROLE, PostgresServer, own_server
 from tests.store.engines import session_row
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
@@ -58,6 +60,12 @@ async def expect_to_be_told(node: NodeHere, resume: Frame | None) -> None:
         await node.welcomed(resume=resume)
 
 
+def last_cause(caplog: pytest.LogCaptureFixture) -> str:
+    """Return what the log has said last of why the store is in trouble."""
+    said = [r for r in caplog.records if r.getMessage().startswith("store in trouble")]
+    return str(fields_of(said[-1])["error"]) if said else ""
+
+
 @pytest.mark.logs_error("store in trouble")
 async def test_a_client_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new session needs a write, and a resume begins with reads: both find it out."""
@@ -95,6 +103,31 @@ async def test_a_node_starts_while_the_database_is_away(monkeypatch: pytest.Monk
             while runtime.ready() is not None:  # noqa: ASYNC110 - no event tells
                 await trio.sleep(0.05)
             await node.welcomed()
+
+
+@pytest.mark.logs_error("store in trouble, .*the server cannot be reached")
+@pytest.mark.logs_error("store in trouble, .*the password is wrong")
+async def test_the_log_says_what_is_wrong_now(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that is away, and then refuses the password, is in the log for each of these."""
+    monkeypatch.setattr(outage, "CAUSE_SECONDS", 0.5)
+    with trio.fail_after(30), own_server() as server:
+        server.start()
+        server.execute("CREATE ROLE node LOGIN PASSWORD 'first'")
+        await trio.to_thread.run_sync(make_schema, server.url(), "node")
+        with server.data.joinpath("pg_hba.conf").open("w") as rules:
+            rules.write(f"local all {ROLE} trust\nlocal all all scram-sha-256\n")
+        runtime, store = runtime_over(server.url().replace(f"{ROLE}@", "node:first@"), "n0")
+        async with runtime, clients_of(runtime, store) as node:
+            server.execute("ALTER ROLE node PASSWORD 'second'")
+            server.stop()
+            await expect_to_be_told(node, None)
+            server.start()
+            while "password is wrong" not in last_cause(caplog):  # noqa: ASYNC110 - no event tells
+                await trio.sleep(0.01)
+            server.execute("ALTER ROLE node PASSWORD 'first'")
+            await store.recovered()
 
 
 async def test_a_client_is_told_of_a_server_that_stands_still() -> None:

@@ -1,4 +1,4 @@
-"""A store that cannot write for a while: writes wait, none is lost, and it is logged once."""
+"""A store that cannot write for a while: writes wait, none is lost, and the log says why once."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import trio
 from arcp_trio.log_lines import fields_of
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.memory import MemoryStore
+from arcp_trio.store.outage import CAUSE_SECONDS
 from arcp_trio.store.queue import LAST_RETRY_SECONDS
 from arcp_trio.store.writes import Write
 from tests.store.engines import Feeder, running
@@ -25,13 +26,14 @@ class FailingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.disk_is_full = False
+        self.reason = "the disk is full"
         self.tries: list[tuple[float, list[Write]]] = []
         """The time and the writes of each try."""
 
     async def _commit(self, writes: Sequence[Write]) -> None:
         self.tries.append((trio.current_time(), list(writes)))
         if self.disk_is_full:
-            raise StoreError("the disk is full")
+            raise StoreError(self.reason)
         await super()._commit(writes)
 
 
@@ -131,6 +133,27 @@ async def test_trouble_is_said_once_and_so_is_its_end(
         ]
         * 2
     )
+
+
+@in_trouble
+@pytest.mark.logs_error("store in trouble, .*the volume is gone")
+async def test_the_cause_that_is_said_is_the_latest(
+    failing: FailingStore,
+    feeding: Feeder,
+    caplog: pytest.LogCaptureFixture,
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """When the cause of a trouble changes, the log has a line with the new one."""
+    await failing.troubled()
+    failing.reason = "the volume is gone"
+    await trio.sleep(10 * CAUSE_SECONDS)
+    failing.disk_is_full = False
+    await failing.recovered()
+    assert [(r.getMessage(), fields_of(r).get("error")) for r in caplog.records] == [
+        ("store in trouble, everything waits for it", "the disk is full"),
+        ("store in trouble, everything waits for it", "the volume is gone"),
+        ("store works again", None),
+    ]
 
 
 async def test_a_store_that_works_is_recovered(autojump_clock: trio.abc.Clock) -> None:
