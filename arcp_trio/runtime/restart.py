@@ -108,6 +108,7 @@ async def settle(core: Core, jobs: Jobs, found: Recovered, leaver: Leaver) -> li
         else:
             agent = jobs.agents.resolve(row.agent)
             revived.append(revive(jobs, agent, row, *found.durable[row.job_id], found.sessions))
+    jobs.taken.set()
     for row, end in reversed(lost):
         core.metrics.finished[end.status] += 1
         core.store.put(_lost(core, jobs, row, end, found))

@@ -147,6 +147,17 @@ async def test_a_job_that_waits_counts(database: str) -> None:
             assert refusal.value.details["limit"] == "jobs_per_principal"
 
 
+async def test_a_job_that_was_taken_counts_once(database: str) -> None:
+    """A job that a node has taken no longer counts there among those that wait for a node."""
+    limits = attrs.evolve(QUICK, jobs_per_principal=1, node_seconds=600)
+    async with waiting_job(database, limits) as (follower, job_id):
+        third, c = runtime_over(database, "c", agents, limits=limits)
+        async with third, clients_of(third, c, WireRecorder()) as newest:
+            client = await newest.welcomed()
+            await follower.until_terminal(job_id)
+            await client.submit("echo")
+
+
 async def submit_again_and_again(client: Peer) -> None:
     """Have one short job after the other, until one is refused."""
     while True:

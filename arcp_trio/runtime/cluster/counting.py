@@ -18,11 +18,15 @@ log = logging.getLogger(__name__)
 
 
 async def count_elsewhere(shared: Shared, jobs: Jobs, sessions: Sessions, seconds: float) -> None:
-    """Tell jobs and sessions every `seconds` what principals have that is not this node's."""
+    """Tell jobs and sessions every `seconds` what principals have that is not this node's.
+
+    Jobs that this node takes over are here at once, and so the others are counted again at once.
+    """
     outage = Outage(log, "other nodes' jobs not counted")
     while True:
         with outage:
             held = await shared.held_elsewhere()
             jobs.elsewhere = {principal: each.jobs for principal, each in held.items()}
             sessions.elsewhere = {principal: each.sessions for principal, each in held.items()}
-        await trio.sleep(seconds)
+        with trio.move_on_after(seconds):
+            await jobs.taken.wait()

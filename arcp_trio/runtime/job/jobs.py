@@ -68,6 +68,8 @@ class Jobs:
         """How many jobs each principal has."""
         self.elsewhere: Mapping[str, int] = {}
         """How many it has at other nodes, or waiting for one, as of a moment ago."""
+        self.taken = Wake()
+        """Says that some of those may be this node's now."""
         self.to_forget: dict[str, float] = {}
         """When each of the jobs ended that are to be forgotten, and that no listing has."""
         self.other_journals: OtherJournals | None = None
