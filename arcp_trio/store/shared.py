@@ -228,5 +228,9 @@ class Shared(Nodes, Commands, Follows, Moves):
         """The key with which all nodes sign short-lived tokens, once the store is open."""
 
     @abstractmethod
+    async def is_claimed(self, principal: str, key: str) -> bool:
+        """Return whether a node has claimed an idempotency key, and not yet accepted its job."""
+
+    @abstractmethod
     async def held_elsewhere(self) -> Mapping[str, Holding]:
         """Return what each principal has that is not this node's."""

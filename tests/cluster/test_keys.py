@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 import trio
 
-from arcp_trio import DuplicateKey, Limits, PermissionDenied
+from arcp_trio import DuplicateKey, InternalError, Limits, PermissionDenied
 from tests.cluster.side_by_side import NodeHere, nodes_over
-from tests.credentials.upstream import Upstream
+from tests.credentials.upstream import Upstream, down
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
@@ -105,3 +105,23 @@ async def test_nothing_is_minted_twice(database: str) -> None:
                 }
                 assert len(ids) == 1
                 assert len(upstream.orders) == number + 1
+
+
+async def test_a_key_that_another_node_has_claimed_for_nothing(database: str) -> None:
+    """A submit waits for another node's credentials, and is accepted itself if they fail there."""
+    upstream = Upstream(slow=1, failing_after=down("issue", times=1))
+    submit = {"agent": "echo", "lease_request": {"model.use": ["*"]}, "idempotency_key": "k"}
+    with trio.fail_after(30):
+        limits = Limits(issue_seconds=60)
+        async with nodes_over(database, limits=limits, provisioner=upstream) as (here, there):
+            peer, other = await here.welcomed(), await there.welcomed()
+            request = await peer.send("job.submit", submit)
+            while not upstream.calls:  # noqa: ASYNC110 - no event tells
+                await trio.sleep(0.01)
+            accepted = await other.answer("job.accepted", await other.send("job.submit", submit))
+            with pytest.raises(InternalError):
+                await peer.answer("job.accepted", request)
+            await other.until_terminal(accepted["job_id"])
+            again = await peer.answer("job.accepted", await peer.send("job.submit", submit))
+            assert again["job_id"] == accepted["job_id"]
+            assert len(upstream.orders) == 2

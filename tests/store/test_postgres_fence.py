@@ -111,6 +111,7 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "sessions_here": shared.sessions_here,
         "find": partial(shared.find, "S"),
         "is_connected": partial(shared.is_connected, 7),
+        "is_claimed": partial(shared.is_claimed, "alice", "k"),
         "held_elsewhere": shared.held_elsewhere,
     }
     # These have values, wait for a sign of other nodes, or have something counted.

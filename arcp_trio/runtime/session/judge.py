@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.submission import Submission
+    from arcp_trio.store.shared import Shared
     from arcp_trio.wire.messages import Submit
 
 KEY_SECONDS: Final = 0.1
@@ -84,7 +85,7 @@ class Judge:
             if claim.waits:
                 await claim.turn(submission.request.attachment)
             known = claim.known or await self._look_up(submission, claim)
-            if known is None:
+            while known is None:
                 with suppress(AcceptanceRefused):
                     decision = await self._accept(submission)
                     known = None if decision.new is None else decision.new.key
@@ -135,28 +136,31 @@ class Judge:
         async with submission.session.workload.commands:
             return await submission.session.reads.key(*claim.owner, self._core.clock.now())
 
-    async def _known_elsewhere(self, submission: Submission, claim: Claim) -> KeyRow:
-        """Return what another node has made the key stand for.
+    async def _known_elsewhere(self, submission: Submission, claim: Claim) -> KeyRow | None:
+        """Return what another node has made the key stand for; None if it accepts no job, either.
 
         Raises:
-            AcceptanceRefused: that node does not accept a job either, or the session is elsewhere.
+            AcceptanceRefused: that node does not decide, or the session is elsewhere.
         """
-        await self._notice_theft(submission.session)
+        shared = self._core.store.shared
+        assert shared is not None, "a job is refused only because of another node"
+        await self._notice_theft(submission.session, shared)
         with trio.move_on_after(self._core.limits.issue_seconds):
             while not submission.session.elsewhere:
+                claimed = await shared.is_claimed(*claim.owner)
                 known = await self._look_up(submission, claim)
                 if known is not None:
                     return known
                 await trio.sleep(KEY_SECONDS)  # that node waits for credentials
+                if not claimed:
+                    return None
         raise AcceptanceRefused
 
-    async def _notice_theft(self, session: Session) -> None:
+    async def _notice_theft(self, session: Session, shared: Shared) -> None:
         """End the session here if the job was refused because another node has the session."""
-        shared = self._core.store.shared
-        if shared is not None:
-            place = await shared.place(session.id)
-            if place is None or place.node != shared.node:
-                session.went_elsewhere()
+        place = await shared.place(session.id)
+        if place is None or place.node != shared.node:
+            session.went_elsewhere()
 
     async def _repeat(self, submission: Submission, known: KeyRow) -> Decision:
         """Return the same acceptance again, with a watch of the job (§7.2).

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from arcp_trio.store.postgres._schema import Database
+
 CLAIM: Final = """
     INSERT INTO key AS k (principal, key, fingerprint, job_id, expires_at, due, node)
     VALUES (%(principal)s, %(key)s, %(fingerprint)s, %(job_id)s, %(expires_at)s, %(expires_at)s,
@@ -19,3 +21,11 @@ CLAIM: Final = """
 DROP_CLAIM: Final = """
     DELETE FROM key WHERE principal = %(principal)s AND key = %(key)s AND job_id = %(job_id)s
         AND accepted IS NULL AND node = %(me)s"""
+
+
+def is_claimed(db: Database, principal: str, key: str) -> bool:
+    """Read whether a key is claimed, and stands for no job yet."""
+    found = db.execute(
+        "SELECT FROM key WHERE principal = %s AND key = %s AND accepted IS NULL", (principal, key)
+    )
+    return found.fetchone() is not None

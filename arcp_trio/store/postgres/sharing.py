@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from arcp_trio.store.postgres import _commands, _following, _holdings, _moving
+from arcp_trio.store.postgres import _commands, _following, _holdings, _keys, _moving
 from arcp_trio.store.postgres._connections import DatabaseThread, Membership
 from arcp_trio.store.postgres._wake_ups import WakeUps
 from arcp_trio.store.postgres.nodes import PostgresNodes
@@ -102,6 +102,9 @@ class PostgresShared(PostgresNodes, Shared):
         return await self._reader.read(_moving.sessions_of, self.node)
 
     # -- what principals have
+
+    async def is_claimed(self, principal: str, key: str) -> bool:
+        return await self._reader.read(_keys.is_claimed, principal, key)
 
     async def held_elsewhere(self) -> Mapping[str, Holding]:
         return await self._reader.read(_holdings.held_elsewhere, self.node)
