@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
@@ -85,12 +86,15 @@ class Judge:
             if claim.waits:
                 await claim.turn(submission.request.attachment)
             known = claim.known or await self._look_up(submission, claim)
+            patience_ends = math.inf
             while known is None:
                 with suppress(AcceptanceRefused):
                     decision = await self._accept(submission)
                     known = None if decision.new is None else decision.new.key
                     return decision
-                known = await self._known_elsewhere(submission, claim)
+                in_time = trio.current_time() + self._core.limits.issue_seconds
+                patience_ends = min(patience_ends, in_time)
+                known = await self._known_elsewhere(submission, claim, patience_ends)
             return await self._repeat(submission, known)
         finally:
             self.claims.leave(claim, known)
@@ -136,7 +140,9 @@ class Judge:
         async with submission.session.workload.commands:
             return await submission.session.reads.key(*claim.owner, self._core.clock.now())
 
-    async def _known_elsewhere(self, submission: Submission, claim: Claim) -> KeyRow | None:
+    async def _known_elsewhere(
+        self, submission: Submission, claim: Claim, patience_ends: float
+    ) -> KeyRow | None:
         """Return what another node has made the key stand for; None if it accepts no job, either.
 
         Raises:
@@ -145,7 +151,7 @@ class Judge:
         shared = self._core.store.shared
         assert shared is not None, "a job is refused only because of another node"
         await self._notice_theft(submission.session, shared)
-        with trio.move_on_after(self._core.limits.issue_seconds):
+        with trio.move_on_at(patience_ends):
             while not submission.session.elsewhere:
                 claimed = await shared.is_claimed(*claim.owner)
                 known = await self._look_up(submission, claim)
