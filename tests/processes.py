@@ -46,3 +46,10 @@ async def children_are(parent: int, count: int) -> None:
     with trio.fail_after(20):
         while len(children_of(parent)) != count:  # noqa: ASYNC110 - nothing tells of them
             await trio.sleep(0.02)
+
+
+async def stopped(pid: int) -> None:
+    """Wait until a process that was sent a SIGSTOP stands still."""
+    with trio.fail_after(20):
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "T":  # noqa: ASYNC110, ASYNC240 - nothing tells of another's child
+            await trio.sleep(0.02)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import ctypes
 import os
 import resource
 import signal
@@ -72,6 +74,18 @@ def without_ears(job: BlockingContext) -> Json:
         os._exit(0)
     os.write(descriptor, b"".join(map(packed, calls)))
     os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@agents.agent("freezing", process=True)
+def freezing(_job: BlockingContext) -> Json:
+    """Leave a thread that Python does not list, and that lets no other one run after a moment."""
+
+    def freeze() -> None:
+        time.sleep(0.3)
+        ctypes.PyDLL(None).sleep(60)
+
+    _thread.start_new_thread(freeze, ())
+    return os.getpid()
 
 
 def to_the_runtime() -> int:

@@ -12,7 +12,7 @@ import trio
 
 from arcp_trio import Agents, BlockingContext, Runtime, StaticTokens, Workers
 from arcp_trio.runtime.limits import MIB
-from arcp_trio.runtime.workers.messages import Unpacker, WorkerFrame, packed
+from arcp_trio.runtime.workers.messages import WorkerFrame, packed
 from arcp_trio.runtime.workers.wire import FRAMES_A_TURN, Wire
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.peer import TEST_TOKEN
@@ -149,11 +149,10 @@ async def test_frames_of_a_worker_are_looked_at_a_few_at_a_time() -> None:
     with far:
         far.sendall(packed(WorkerFrame("drop")) * count)
         wire = Wire(trio.socket.from_stdlib_socket(near))
-        unpacker = Unpacker(None)
 
         async def receive() -> None:
             for _ in range(count):
-                assert (await wire.receive(unpacker)).kind == "drop"
+                assert (await wire.receive(100)).kind == "drop"
             done.set()
 
         async with trio.open_nursery() as nursery:

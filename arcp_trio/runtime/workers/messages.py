@@ -51,7 +51,10 @@ class WorkerFrame(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """One message. `kind` says what the other fields mean."""
 
     kind: str
-    """job, cancel, reply, failed, file, bytes: to a worker. call, drop, end, error: from one."""
+    """What it is: job, cancel, reply, failed, file, bytes, ask are sent to a worker.
+
+    A worker sends call, drop, end, error, alive.
+    """
     call: int = 0
     """The number of a call, which its answer repeats."""
     name: str = ""
@@ -90,15 +93,14 @@ def packed(frame: WorkerFrame) -> bytes:
 class Unpacker:
     """Takes frames out of the bytes that arrive."""
 
-    def __init__(self, most_bytes: int | None) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> None:
         """Take bytes that have arrived."""
         self._buffer += data
 
-    def next(self) -> WorkerFrame | None:
+    def next(self, most_bytes: int | None = None) -> WorkerFrame | None:
         """Return the next frame, or None if it is not there yet.
 
         Raises:
@@ -107,8 +109,8 @@ class Unpacker:
         if len(self._buffer) < HEADER_BYTES:
             return None
         size = int.from_bytes(self._buffer[:HEADER_BYTES], "big")
-        if self._most_bytes is not None and size > self._most_bytes:
-            raise ValueError(f"a frame of more than {self._most_bytes} bytes")
+        if most_bytes is not None and size > most_bytes:
+            raise ValueError(f"a frame of more than {most_bytes} bytes")
         end = HEADER_BYTES + size
         if len(self._buffer) < end:
             return None

@@ -10,6 +10,8 @@ import trio
 from arcp_trio.runtime.workers.messages import Unpacker, WorkerFrame, packed
 
 _READ_BYTES: Final = 64 * 1024
+_ANSWER_BYTES: Final = 64
+"""Bytes of a frame by which a worker says that it lives, at most."""
 FRAMES_A_TURN: Final = 64
 """Frames of a worker that are looked at before others have a turn."""
 
@@ -24,8 +26,11 @@ class Wire:
     def __init__(self, socket: trio.socket.SocketType) -> None:
         self._socket = socket
         self._sending = trio.StrictFIFOLock()
+        self._unpacker = Unpacker()
         self._received = 0
         """Frames since the last checkpoint."""
+        self._asked = False
+        """Whether the worker was asked for a sign of life, and has given none so far."""
 
     async def send(self, frame: WorkerFrame, descriptor: int | None = None) -> None:
         """Send a frame, with a descriptor if it has one.
@@ -46,20 +51,35 @@ class Wire:
             except OSError as error:
                 raise WorkerLost("the agent's process ended") from error
 
-    async def receive(self, unpacker: Unpacker) -> WorkerFrame:
+    async def sign_of_life(self) -> None:
+        """Ask a worker without a job for a sign of life, and wait for it.
+
+        Cancellation: leaves the question open; the next call waits for its answer.
+
+        Raises:
+            WorkerLost: the worker has ended, or has sent something else.
+        """
+        if not self._asked:
+            await self.send(WorkerFrame("ask"))
+            self._asked = True
+        if (await self.receive(_ANSWER_BYTES)).kind != "alive":
+            raise WorkerLost("the agent's process sent a call without a job")
+        self._asked = False
+
+    async def receive(self, most_bytes: int) -> WorkerFrame:
         """Return the next frame.
 
         Raises:
             WorkerLost: the worker has ended, or has sent what is not a frame.
         """
         try:
-            while (frame := unpacker.next()) is None:
+            while (frame := self._unpacker.next(most_bytes)) is None:
                 # Not recvmsg: descriptors that a worker might send are not taken.
                 data = await self._socket.recv(_READ_BYTES)
                 self._received = 0
                 if not data:
                     raise WorkerLost("the agent's process ended")
-                unpacker.feed(data)
+                self._unpacker.feed(data)
         except OSError as error:
             raise WorkerLost("the agent's process ended") from error
         except ValueError as error:

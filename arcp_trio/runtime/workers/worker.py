@@ -53,7 +53,7 @@ class _WorkerMain:
         self._sending = threading.Condition()
         self._unsent: deque[bytes] = deque()
         self._numbers = itertools.count(1)
-        self._jobs: queue.SimpleQueue[WorkerFrame | None] = queue.SimpleQueue()
+        self._to_do: queue.SimpleQueue[WorkerFrame | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._carrier: SocketCarrier | None = None
         self._work: OutsideWork | None = None
@@ -64,15 +64,22 @@ class _WorkerMain:
         for name, target in (("from the runtime", self._read), ("to the runtime", self._write)):
             threading.Thread(target=_or_end, args=(target,), name=name, daemon=True).start()
         usual = set(threading.enumerate())
-        while (frame := self._jobs.get()) is not None:
-            job = call_of(frame.data)
-            carrier = SocketCarrier(self._send, self._numbers, job.most_bytes)
-            with self._lock:
-                self._carrier = carrier
-            end = self._do(frame.name, job, carrier)
-            if _left_running(usual):
-                end.name = SPENT
-            carrier.end(end)
+        while (frame := self._to_do.get()) is not None:
+            if frame.kind == "ask":
+                with self._sending:
+                    self._put(WorkerFrame("alive"))
+            else:
+                self._do_job(frame, usual)
+
+    def _do_job(self, frame: WorkerFrame, usual: set[threading.Thread]) -> None:
+        job = call_of(frame.data)
+        carrier = SocketCarrier(self._send, self._numbers, job.most_bytes)
+        with self._lock:
+            self._carrier = carrier
+        end = self._do(frame.name, job, carrier)
+        if _left_running(usual):
+            end.name = SPENT
+        carrier.end(end)
 
     def _do(self, place: str, job: AgentCall, carrier: SocketCarrier) -> WorkerFrame:
         """Call the job's agent, and return the frame that says how that ended."""
@@ -123,14 +130,14 @@ class _WorkerMain:
     # -- the thread that reads
 
     def _read(self) -> None:
-        unpacker, descriptors = Unpacker(None), deque[int | None]()
+        unpacker, descriptors = Unpacker(), deque[int | None]()
         while True:
             try:
                 data, found, flags, _ = socket.recv_fds(self._connection, _READ_BYTES, 1)
             except OSError:
                 data, found, flags = b"", [], 0
             if not data:
-                self._jobs.put(None)
+                self._to_do.put(None)
                 if self._carrier is not None:
                     self._carrier.cancel()
                 return
@@ -144,7 +151,9 @@ class _WorkerMain:
         if frame.kind == "job":
             with self._lock:
                 self._work, self._cancelled = None, False
-            self._jobs.put(frame)
+            self._to_do.put(frame)
+        elif frame.kind == "ask":
+            self._to_do.put(frame)  # the thread that is to do the next job answers it
         elif frame.kind == "cancel":
             with self._lock:
                 self._cancelled = True

@@ -24,7 +24,6 @@ from arcp_trio.runtime.workers.messages import (
     SPENT,
     AgentCall,
     ErrorInProcess,
-    Unpacker,
     WorkerFrame,
     error_data,
     error_of,
@@ -128,8 +127,8 @@ class WorkerJob:
 
     async def _take_calls(self, nursery: trio.Nursery) -> WorkerFrame:
         """Begin the worker's calls, and return the frame by which it ends the job."""
-        unpacker = Unpacker(self._most_bytes + FRAME_ALLOWANCE)
-        while (frame := await self._wire.receive(unpacker)).kind not in ("end", "error"):
+        most_bytes = self._most_bytes + FRAME_ALLOWANCE
+        while (frame := await self._wire.receive(most_bytes)).kind not in ("end", "error"):
             if frame.kind == "drop":
                 if (call := self._calls.get(frame.call)) is not None:
                     call.scope.cancel(reason="the agent no longer waits for it")

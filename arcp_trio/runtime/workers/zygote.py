@@ -72,7 +72,7 @@ def _serve(control: socket.socket, held_to: Confinement, children: set[int]) -> 
             if child in children:
                 children.remove(child)
                 answer["status"] = _end(child)
-        else:
+        elif "fork" in request:
             sys.stdout.flush()
             child = os.fork()
             if child == 0:

@@ -1,0 +1,82 @@
+"""Idle workers that stand still or have ended get no job. In real time."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncGenerator
+
+import pytest
+import trio
+
+from arcp_trio.testing import Peer, open_peer
+from tests.processes import gone, stopped
+from tests.workers.support import end_of, open_runtime, run
+
+LONG = 20
+"""Seconds after which nothing more is waited for."""
+
+
+@pytest.fixture
+async def peer() -> AsyncGenerator[Peer, None]:
+    """A peer of a runtime with a single worker."""
+    async with open_runtime(count=1) as runtime, open_peer(runtime) as connected:
+        await connected.hello()
+        yield connected
+
+
+async def worker_of(peer: Peer) -> int:
+    """Return the process that does a job."""
+    return int((await run(peer, "about"))["result"]["pid"])
+
+
+async def test_a_worker_that_was_stopped_gets_no_job(peer: Peer) -> None:
+    """The next job has another worker, and the one that stands still is ended."""
+    still = await worker_of(peer)
+    os.kill(still, signal.SIGSTOP)
+    await stopped(still)
+    with trio.fail_after(LONG):
+        assert await worker_of(peer) != still
+        await gone([still])
+
+
+async def test_a_worker_whose_threads_cannot_run_gets_no_job(peer: Peer) -> None:
+    """What an agent has left in its worker holds up no other job."""
+    still = (await run(peer, "freezing"))["result"]
+    await trio.sleep(0.5)
+    with trio.fail_after(LONG):
+        assert await worker_of(peer) != still
+        await gone([still])
+
+
+async def test_a_worker_that_has_ended_gets_no_job(peer: Peer) -> None:
+    """A worker that is killed while it is idle costs no job."""
+    ended = await worker_of(peer)
+    os.kill(ended, signal.SIGKILL)
+    with trio.fail_after(LONG):
+        assert await worker_of(peer) != ended
+
+
+async def test_a_worker_that_stands_still_for_a_moment_is_kept(peer: Peer) -> None:
+    """A job waits for a worker that is slow."""
+    slow = await worker_of(peer)
+    os.kill(slow, signal.SIGSTOP)
+    await stopped(slow)
+    job = await peer.submit("about")
+    await trio.sleep(0.5)
+    os.kill(slow, signal.SIGCONT)
+    assert (await end_of(peer, job))["result"]["pid"] == slow
+
+
+async def test_a_job_that_is_cancelled_while_its_worker_is_asked_leaves_it(peer: Peer) -> None:
+    """The job ends at once, and the worker is given to the next one when it has answered."""
+    slow = await worker_of(peer)
+    os.kill(slow, signal.SIGSTOP)
+    await stopped(slow)
+    job = await peer.submit("about")
+    await trio.sleep(0.3)
+    await peer.send("job.cancel", {"job_id": job["job_id"]})
+    with trio.fail_after(0.4):
+        assert (await end_of(peer, job))["code"] == "CANCELLED"
+    os.kill(slow, signal.SIGCONT)
+    assert await worker_of(peer) == slow
