@@ -12,6 +12,7 @@ import attrs
 import pytest
 import trio
 
+from arcp_trio.runtime.workers.control import ZygoteControl
 from arcp_trio.runtime.workers.messages import Unpacker, WorkerFrame, packed
 from arcp_trio.runtime.workers.places import WorkerPlaces
 from arcp_trio.runtime.workers.processes import SILENCE_SECONDS, ZYGOTES_TIMES, WorkerProcesses
@@ -65,7 +66,7 @@ async def open_stand_ins() -> AsyncGenerator[StandIns, None]:
     with trio.socket.from_stdlib_socket(ours) as control, theirs:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stand_ins.zygote, theirs, nursery)
-            nursery.start_soon(processes.supply, control)
+            nursery.start_soon(processes.supply, ZygoteControl(control))
             processes.put_back(await processes.take(), whole=True)
             await trio.sleep(1_000)
             yield stand_ins

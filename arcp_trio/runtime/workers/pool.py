@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from arcp_trio.runtime.workers.control import ZygoteControl
 from arcp_trio.runtime.workers.messages import SPENT
 from arcp_trio.runtime.workers.places import WorkerPlaces
-from arcp_trio.runtime.workers.processes import WorkerProcesses, answer_to
+from arcp_trio.runtime.workers.processes import WorkerProcesses
 from arcp_trio.runtime.workers.wire import WorkerLost
 from arcp_trio.runtime.workers.worker_job import WorkerJob, result_of_worker
 from arcp_trio.runtime.workers.zygote import BOOT, ZygoteSettings
@@ -98,7 +99,7 @@ class WorkerPool:
             with theirs:
                 process = await self._start_zygote(theirs)
             try:
-                await self._supply(control)
+                await self._supply(ZygoteControl(control))
             finally:
                 control.close()  # the zygote ends its workers, and itself
                 with trio.CancelScope(shield=True):
@@ -119,7 +120,7 @@ class WorkerPool:
             start_new_session=True,
         )
 
-    async def _supply(self, control: trio.socket.SocketType) -> None:
+    async def _supply(self, control: ZygoteControl) -> None:
         """Have the zygote import the agents, then fork and end workers."""
         settings = self._settings
         told = ZygoteSettings(
@@ -129,7 +130,7 @@ class WorkerPool:
             descriptors=settings.descriptors,
         )
         with trio.fail_after(START_SECONDS):
-            await answer_to(told, control)
+            await control.answer_to(told)
         log.info("worker processes ready", extra={"workers": settings.count})
         await self._processes.supply(control)
 

@@ -6,23 +6,18 @@ still. How long a machine takes for that is not known beforehand, so the zygote 
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-import socket
-from array import array
 from collections import deque
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-import attrs
 import trio
 
+from arcp_trio.runtime.workers.control import ForkRefused, Worker, ZygoteControl
 from arcp_trio.runtime.workers.places import WorkerPlaces
-from arcp_trio.runtime.workers.wire import Wire, WorkerLost
-from arcp_trio.runtime.workers.zygote import MOST_REQUEST
+from arcp_trio.runtime.workers.wire import WorkerLost
 from arcp_trio.wire.errors import InternalError
 
 log = logging.getLogger(__name__)
@@ -33,17 +28,12 @@ SILENCE_SECONDS: Final = 2.0
 """How long a job waits for the sign of life of one worker before it asks another one."""
 ZYGOTES_TIMES: Final = 10
 """A silent worker is ended after it has had as many times as long as the zygote needs to answer."""
+PAUSE_SECONDS: Final = 1.0
+"""The pause before another fork, after one was refused."""
 
-
-@attrs.define(eq=False)
-class Worker:
-    """A worker process."""
-
-    process_id: int
-    wire: Wire
-    jobs: int = 0
-    heard: float = -math.inf
-    """When it gave a sign of life that no job was there to hear."""
+_ENDED_AS_IT_BEGAN: Final = (
+    "it ended as it began, and standard error says why; more memory, or processes, may help"
+)
 
 
 class WorkerProcesses:
@@ -58,20 +48,27 @@ class WorkerProcesses:
         """Workers to end."""
         self._doubted: deque[Worker] = deque()
         """Workers that have given no sign of life, so far."""
-        self._to_idle, self._idle = trio.open_memory_channel[Worker](math.inf)
+        self._to_idle, self._idle = trio.open_memory_channel[Worker | InternalError](math.inf)
+        """Workers without a job. An error is sent only while a job waits, which it ends."""
+        self._refused: str | None = None
+        """Why there cannot be another worker at the moment."""
+        self._again_at = -math.inf
+        """When there may be another fork."""
         self._closed = False
 
     async def take(self) -> Worker:
         """Return a worker that lives, which is the caller's until it is put back.
 
         Raises:
-            InternalError: the zygote has ended.
+            InternalError: the zygote has ended, or cannot fork another worker.
         """
         while True:
             try:
                 worker = await self._idle.receive()
             except trio.EndOfChannel:
                 raise InternalError(NO_WORKERS) from None
+            if isinstance(worker, InternalError):
+                raise worker
             if await self._lives(worker):
                 return worker
 
@@ -94,23 +91,24 @@ class WorkerProcesses:
             worker.wire.close()
         self._to_idle.close()
 
-    async def supply(self, control: trio.socket.SocketType) -> None:
+    async def supply(self, control: ZygoteControl) -> None:
         """Have the zygote fork and end workers, for as long as it lives."""
         async with trio.open_nursery() as hearing:
             while True:
                 missing = self._places.processes - len(self._alive)
                 if self._spent:
-                    await _end(control, self._spent.popleft())
+                    await control.end(self._spent.popleft())
                 elif self._doubted:
-                    patience = await _patience(control)
-                    hear = partial(self._hear, self._doubted.popleft(), patience)
-                    hearing.start_soon(hear, name="sign of life of a worker")
-                elif missing > 0:
-                    await self._fork(control)
+                    patience = ZYGOTES_TIMES * await control.seconds_to_answer()
+                    doubted = self._doubted.popleft()
+                    self._begin_to_hear(hearing, doubted, max(SILENCE_SECONDS, patience))
+                elif missing > 0 and trio.current_time() >= self._again_at:
+                    await self._fork(control, hearing)
                 elif missing < 0 and (worker := self._take_idle()) is not None:
                     self._spend(worker)
                 else:
-                    await self._places.changed.wait()
+                    with trio.move_on_at(self._again_at if missing > 0 else math.inf):
+                        await self._places.changed.wait()
 
     async def _lives(self, worker: Worker) -> bool:
         """Return whether a worker gives a sign of life soon; otherwise it is doubted.
@@ -137,26 +135,36 @@ class WorkerProcesses:
             self._doubted.append(worker)
             self._places.changed.set()
 
+    def _begin_to_hear(self, hearing: trio.Nursery, worker: Worker, patience: float) -> None:
+        hear = partial(self._hear, worker, patience)
+        hearing.start_soon(hear, name="sign of life of a worker")
+
     async def _hear(self, worker: Worker, patience: float) -> None:
         """Have a worker be idle after its sign of life, or end it if that does not come in time."""
         try:
             with trio.fail_after(patience):
                 await worker.wire.sign_of_life()
         except (WorkerLost, trio.TooSlowError) as error:
-            why = str(error) or "it gives no sign of life"
-            facts = {"process_id": worker.process_id, "jobs": worker.jobs, "error": why}
-            log.warning("idle worker lost", extra=facts)
+            if worker.begun:
+                why = str(error) or "it gives no sign of life"
+                log.warning("idle worker lost", extra=worker.facts | {"error": why})
+            else:
+                self._refuse(_ENDED_AS_IT_BEGAN)
             self._spend(worker)
         except BaseException:
             worker.wire.close()
             raise
         else:
-            worker.heard = trio.current_time()
+            self._refused = None
+            worker.begun, worker.heard = True, trio.current_time()
             self._to_idle.send_nowait(worker)
+            self._places.changed.set()
 
     def _take_idle(self) -> Worker | None:
         with suppress(trio.WouldBlock):
-            return self._idle.receive_nowait()
+            worker = self._idle.receive_nowait()
+            assert isinstance(worker, Worker)
+            return worker
         return None
 
     def _spend(self, worker: Worker) -> None:
@@ -165,46 +173,19 @@ class WorkerProcesses:
         self._spent.append(worker)
         self._places.changed.set()
 
-    async def _fork(self, control: trio.socket.SocketType) -> None:
-        ours, theirs = socket.socketpair()
+    async def _fork(self, control: ZygoteControl, hearing: trio.Nursery) -> None:
         try:
-            with theirs:
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [theirs.fileno()]))]
-                child = (await answer_to({"fork": True}, control, rights))["child"]
-        except BaseException:
-            ours.close()
-            raise
-        worker = Worker(child, Wire(trio.socket.from_stdlib_socket(ours)))
-        self._alive.add(worker)
-        self._to_idle.send_nowait(worker)
+            worker = await control.fork()
+        except ForkRefused as error:
+            self._refuse(str(error))
+        else:
+            self._alive.add(worker)
+            self._begin_to_hear(hearing, worker, math.inf)
 
-
-async def _patience(control: trio.socket.SocketType) -> float:
-    """Return how long a healthy worker may need for a sign of life on this machine now."""
-    began = trio.current_time()
-    await answer_to({}, control)
-    return max(SILENCE_SECONDS, ZYGOTES_TIMES * (trio.current_time() - began))
-
-
-async def _end(control: trio.socket.SocketType, worker: Worker) -> None:
-    status = (await answer_to({"end": worker.process_id}, control)).get("status")
-    facts = {"process_id": worker.process_id, "jobs": worker.jobs, "exit_status": status}
-    log.info("worker ended", extra=facts)
-
-
-async def answer_to(
-    request: Mapping[str, object],
-    control: trio.socket.SocketType,
-    rights: Sequence[tuple[int, int, array[int]]] = (),
-) -> dict[str, Any]:
-    """Send the zygote a request, and return its answer.
-
-    Raises:
-        WorkerLost: the zygote has ended.
-    """
-    await control.sendmsg([json.dumps(request).encode()], rights)
-    data = await control.recv(MOST_REQUEST)
-    if not data:
-        raise WorkerLost("the zygote ended")
-    answer: dict[str, Any] = json.loads(data)
-    return answer
+    def _refuse(self, why: str) -> None:
+        """Tell the first job that waits that it gets no worker, and make a pause."""
+        if why != self._refused:
+            log.warning("worker refused", extra={"error": why})
+        self._refused, self._again_at = why, trio.current_time() + PAUSE_SECONDS
+        if self._idle.statistics().tasks_waiting_receive:
+            self._to_idle.send_nowait(InternalError(f"{NO_WORKERS}: {why}"))

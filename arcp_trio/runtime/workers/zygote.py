@@ -66,7 +66,7 @@ def _serve(control: socket.socket, held_to: Confinement, children: set[int]) -> 
         if not data:
             return
         request = json.loads(data)
-        answer = {}
+        answer: dict[str, int] = {}
         if "end" in request:
             child = request["end"]
             if child in children:
@@ -74,11 +74,15 @@ def _serve(control: socket.socket, held_to: Confinement, children: set[int]) -> 
                 answer["status"] = _end(child)
         elif "fork" in request:
             sys.stdout.flush()
-            child = os.fork()
-            if child == 0:
-                _work(control, descriptors[0], held_to, zygote)
-            children.add(child)
-            answer["child"] = child
+            try:
+                child = os.fork()
+            except OSError as error:
+                answer["error"] = error.errno or 0
+            else:
+                if child == 0:
+                    _work(control, descriptors[0], held_to, zygote)
+                children.add(child)
+                answer["child"] = child
             os.close(descriptors[0])
         control.send(json.dumps(answer).encode())
 
