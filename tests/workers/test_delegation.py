@@ -18,14 +18,14 @@ from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
 from tests.processes import children_are
 from tests.workers.support import GRACE, end_of, open_runtime, run
+from tests.workers.waiting_agents import MANY
 
 LEASE: Json = {"agent.delegate": ["*"]}
 
 
 @asynccontextmanager
-async def open_with_workers(count: int) -> AsyncGenerator[Peer, None]:
+async def open_with_workers(count: int, limits: Limits | None = None) -> AsyncGenerator[Peer, None]:
     """Open a runtime with this number of workers, and a peer; no wait may last."""
-    limits = Limits(cancel_grace_seconds=GRACE)
     with trio.fail_after(30):
         async with open_runtime(count, limits) as runtime, open_peer(runtime) as peer:
             await peer.hello()
@@ -61,6 +61,15 @@ async def test_a_child_has_the_place_of_a_job_that_waits_for_it(below: list[str]
         zygote = await zygote_of(peer)
         end = await run(peer, "nested", below, lease_request=LEASE)
         assert len(set(end["result"])) == len({"between"} & set(below)) + 1 + below.count("nested")
+        await left_in_order(peer, zygote, 1)
+
+
+async def test_a_job_lends_its_place_however_many_children_it_waits_for() -> None:
+    """A child has its parent's place although the parent has begun to wait for many others."""
+    limits = Limits(cancel_grace_seconds=GRACE, children_per_job=2 * MANY, jobs_per_principal=1_000)
+    async with open_with_workers(1, limits) as peer:
+        zygote = await zygote_of(peer)
+        assert (await run(peer, "large-family", lease_request=LEASE))["result"] is True
         await left_in_order(peer, zygote, 1)
 
 

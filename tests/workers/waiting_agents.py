@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import Final
 
 import trio
+import trio.testing
 
 from arcp_trio import AgentCancelled, Agents, AsyncioContext, BlockingContext, JobContext
 from arcp_trio.runtime.job.desk import Desk
-from arcp_trio.runtime.limits import MIB
-from arcp_trio.runtime.workers.allowance import MOST_CALLS
+from arcp_trio.runtime.limits import MIB, Limits
+from arcp_trio.runtime.workers.allowance import most_waits
 from arcp_trio.runtime.workers.messages import WorkerFrame, packed, value_data
 from arcp_trio.wire.json import Json
 
 agents: Final = Agents()
-MANY: Final = MOST_CALLS + 10
-"""More waits than a worker's job has at the runtime at the same time."""
+MOST: Final = most_waits(Limits())
+"""Waits that a worker's job has at the runtime at the same time."""
+MANY: Final = MOST + 10
 
 
 def clean(path: str) -> None:
@@ -34,7 +36,7 @@ def clean(path: str) -> None:
 async def impatient(job: JobContext) -> Json:
     """Give up more waits than are carried out at a time, each at once, and then wait once more."""
     sleeper = await job.delegate("sleeper")
-    for _ in range(3 * MOST_CALLS):
+    for _ in range(3 * MOST):
         with trio.CancelScope() as scope:
             scope.cancel()
             await sleeper.result()
@@ -108,6 +110,19 @@ async def family(job: JobContext) -> Json:
     return sorted(found)
 
 
+@agents.agent("large-family", process=True)
+async def large_family(job: JobContext) -> Json:
+    """Wait for more children than usual that last, and then for one in a worker."""
+    async with trio.open_nursery() as nursery:
+        for _ in range(MANY):
+            nursery.start_soon((await job.delegate("sleeper")).result)
+        child = await job.delegate("about")
+        await trio.testing.wait_all_tasks_blocked()
+        found = await child.result()
+        nursery.cancel_scope.cancel()
+    return found["pid"] != os.getpid()
+
+
 @agents.agent("unheard", process=True)
 async def unheard(job: JobContext) -> Json:
     """Log until that takes long, give it up, log more than fits, and return."""
@@ -146,7 +161,7 @@ async def hasty_on_trio(job: JobContext) -> Json:
     """Make far more calls of each kind than the allowance lets through, all at once."""
     await job.keep("note")
     async with trio.open_nursery() as nursery:
-        for _ in range(20 * MOST_CALLS):
+        for _ in range(20 * MOST):
             nursery.start_soon(job.kept, job.id)
             nursery.start_soon(job.log, "heard")
     return "heard"
@@ -156,7 +171,7 @@ async def hasty_on_trio(job: JobContext) -> Json:
 async def hasty_on_asyncio(job: AsyncioContext) -> Json:
     """Make far more calls of each kind than the allowance lets through, all at once."""
     await job.keep("note")
-    kept = [job.kept(job.id) for _ in range(20 * MOST_CALLS)]
+    kept = [job.kept(job.id) for _ in range(20 * MOST)]
     await asyncio.gather(*kept, *(job.log("heard") for _ in kept))
     return "heard"
 
@@ -185,7 +200,7 @@ def greedy(job: BlockingContext) -> Json:
     for descriptor in range(3, 64):
         if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             break
-    for number in range(3 * MOST_CALLS):
+    for number in range(3 * MOST):
         data = value_data([sleeper.id])
         call = WorkerFrame("call", 1_000_000 + number, Desk.child_result.__name__, data)
         os.write(descriptor, packed(call))

@@ -14,9 +14,9 @@ from arcp_trio.runtime.workers.messages import WorkerFrame
 class Lane(ABC):
     """Sends a job's calls of one kind in turn, as their allowance permits. For any thread."""
 
-    def __init__(self, send: Callable[[WorkerFrame], None], most_bytes: int) -> None:
+    def __init__(self, send: Callable[[WorkerFrame], None], allowance: Allowance) -> None:
         self._send = send
-        self._allowance = Allowance(most_bytes)
+        self._allowance = allowance
         self._lock = threading.Lock()
         self._waiting: OrderedDict[int, WorkerFrame] = OrderedDict()
 
@@ -67,8 +67,8 @@ class LaneOfWaits(Lane):
 class LaneOfEvents(Lane):
     """Each event that was begun is sent, in its turn, and the job's end comes after them all."""
 
-    def __init__(self, send: Callable[[WorkerFrame], None], most_bytes: int) -> None:
-        super().__init__(send, most_bytes)
+    def __init__(self, send: Callable[[WorkerFrame], None], allowance: Allowance) -> None:
+        super().__init__(send, allowance)
         self._given_up: set[int] = set()
         self._end: WorkerFrame | None = None
 

@@ -70,6 +70,7 @@ class AgentCall:
     seconds: float | None
     """The time until the job's deadline."""
     most_bytes: int
+    most_waits: int
 
     def data(self) -> bytes:
         """Encode it."""

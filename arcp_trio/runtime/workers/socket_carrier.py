@@ -17,9 +17,11 @@ from arcp_trio.runtime.job.blocking import AgentCancelled
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.loop_carrier import IN_ORDER
 from arcp_trio.runtime.job.waits import Waits
+from arcp_trio.runtime.workers.allowance import MOST_EVENTS, Allowance
 from arcp_trio.runtime.workers.lane import Lane, LaneOfEvents, LaneOfWaits
 from arcp_trio.runtime.workers.messages import (
     FAILURES,
+    AgentCall,
     WorkerFrame,
     amounts_of,
     credential_of,
@@ -50,13 +52,13 @@ class SocketCarrier:
         self,
         send: Callable[[SocketCarrier, WorkerFrame], None],
         numbers: Iterator[int],
-        most_bytes: int,
+        job: AgentCall,
     ) -> None:
         self._send = partial(send, self)
         self._numbers = numbers
-        self._most_bytes = most_bytes
-        self._events = LaneOfEvents(self._send, most_bytes)
-        self._others = LaneOfWaits(self._send, most_bytes)
+        self._most_bytes = job.most_bytes
+        self._events = LaneOfEvents(self._send, Allowance(MOST_EVENTS, job.most_bytes))
+        self._others = LaneOfWaits(self._send, Allowance(job.most_waits, job.most_bytes))
         self._calls: dict[int, _Begun] = {}
         self._waits = Waits()
         self._closed = False

@@ -73,7 +73,7 @@ class _WorkerMain:
 
     def _do_job(self, frame: WorkerFrame, usual: set[threading.Thread]) -> None:
         job = call_of(frame.data)
-        carrier = SocketCarrier(self._send, self._numbers, job.most_bytes)
+        carrier = SocketCarrier(self._send, self._numbers, job)
         with self._lock:
             self._carrier = carrier
         end = self._do(frame.name, job, carrier)

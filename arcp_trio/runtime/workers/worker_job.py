@@ -17,7 +17,7 @@ from arcp_trio.runtime.job.blocking import AgentCancelled
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.job_view import facts_for_agent
 from arcp_trio.runtime.job.loop_carrier import IN_ORDER
-from arcp_trio.runtime.workers.allowance import Allowance
+from arcp_trio.runtime.workers.allowance import MOST_EVENTS, Allowance, most_waits
 from arcp_trio.runtime.workers.messages import (
     FAILURES,
     FRAME_ALLOWANCE,
@@ -83,10 +83,12 @@ class WorkerJob:
         self._desk = desk
         self._wire = wire
         self._stay = stay
-        self._most_bytes = desk.job.core.limits.frame_bytes_in
+        limits = desk.job.core.limits
+        self._most_bytes = limits.frame_bytes_in
+        self._most_waits = most_waits(limits)
         self._calls: dict[int, _Pending] = {}
-        self._events = Allowance(self._most_bytes)
-        self._waits = Allowance(self._most_bytes)
+        self._events = Allowance(MOST_EVENTS, self._most_bytes)
+        self._waits = Allowance(self._most_waits, self._most_bytes)
         self._answering = trio.StrictFIFOLock()
         # No more than their allowance.
         self._to_do, self._in_order = trio.open_memory_channel[_Pending](math.inf)
@@ -106,6 +108,7 @@ class WorkerJob:
             loop=agent.loop,
             seconds=None if deadline is None else deadline - trio.current_time(),
             most_bytes=self._most_bytes,
+            most_waits=self._most_waits,
         )
         await self._wire.send(WorkerFrame("job", name=agent.importable or "", data=call.data()))
         async with trio.open_nursery() as nursery:
