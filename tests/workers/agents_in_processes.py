@@ -6,7 +6,6 @@ import asyncio
 import os
 import resource
 import signal
-import stat
 import time
 from pathlib import Path
 from threading import Thread
@@ -26,17 +25,13 @@ from arcp_trio import (
 )
 from arcp_trio.wire.json import Json
 from tests.jobs import outside
+from tests.workers.in_a_worker import clean, to_the_runtime
 
 agents: Final = Agents()
 agents.agent("blocking", process=True)(outside.blocking)
 agents.agent("awaiting", loop="asyncio", process=True)(outside.awaiting)
 agents.agent("blocking-stream", process=True)(outside.blocking_stream)
 agents.agent("asyncio-stream", loop="asyncio", process=True)(outside.asyncio_stream)
-
-
-def clean(path: str) -> None:
-    """Leave a file that says that the agent has cleaned up."""
-    Path(path).write_text("cleaned")
 
 
 @agents.agent("on-trio", process=True)
@@ -154,10 +149,7 @@ def dying(_job: BlockingContext) -> Json:
 @agents.agent("babbling", process=True)
 def babbling(job: BlockingContext) -> Json:
     """Write what is not a frame to the runtime."""
-    for descriptor in range(3, 64):
-        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-            os.write(descriptor, bytes([job.input]) * 100)
-            break
+    os.write(to_the_runtime(), bytes([job.input]) * 100)
     time.sleep(60)
 
 

@@ -7,7 +7,6 @@ import ctypes
 import os
 import resource
 import signal
-import stat
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from arcp_trio import Agents, BlockingContext, JobContext
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.workers.messages import WorkerFrame, packed, value_data
 from arcp_trio.wire.json import Json
+from tests.workers.in_a_worker import to_the_runtime
 
 agents: Final = Agents()
 
@@ -86,8 +86,3 @@ def freezing(_job: BlockingContext) -> Json:
 
     _thread.start_new_thread(freeze, ())
     return os.getpid()
-
-
-def to_the_runtime() -> int:
-    """Return the descriptor of the socket to the runtime."""
-    return next(each for each in range(3, 64) if stat.S_ISSOCK(os.fstat(each).st_mode))

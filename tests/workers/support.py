@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from arcp_trio import Limits, Runtime, StaticTokens, Workers
-from arcp_trio.testing import Peer
+from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json
@@ -41,6 +41,15 @@ async def open_runtime(
             entered.add(delegating_agents.agents)
             entered.add(harmful_agents.agents)
             yield entered
+
+
+@asynccontextmanager
+async def open_with_workers(count: int, limits: Limits | None = None) -> AsyncGenerator[Peer, None]:
+    """Open a runtime with this number of workers, and a peer; no wait may last."""
+    with trio.fail_after(30):
+        async with open_runtime(count, limits) as runtime, open_peer(runtime) as peer:
+            await peer.hello()
+            yield peer
 
 
 async def end_of(peer: Peer, job: Frame) -> Frame:

@@ -13,34 +13,28 @@ import pytest
 import trio
 
 from arcp_trio import Limits
-from arcp_trio.testing import Peer, open_peer
+from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
 from tests.processes import children_are
-from tests.workers.support import GRACE, end_of, open_runtime, run
+from tests.workers.support import GRACE, end_of, open_with_workers, run
 from tests.workers.waiting_agents import MANY
 
 LEASE: Json = {"agent.delegate": ["*"]}
 
 
 @asynccontextmanager
-async def open_with_workers(count: int, limits: Limits | None = None) -> AsyncGenerator[Peer, None]:
-    """Open a runtime with this number of workers, and a peer; no wait may last."""
-    with trio.fail_after(30):
-        async with open_runtime(count, limits) as runtime, open_peer(runtime) as peer:
-            await peer.hello()
-            yield peer
+async def open_orderly(count: int, limits: Limits | None = None) -> AsyncGenerator[Peer, None]:
+    """Open a runtime with a warm worker, and a peer; after the block all workers are in order."""
+    async with open_with_workers(count, limits) as peer:
+        zygote = await zygote_of(peer)
+        yield peer
+        await left_in_order(peer, zygote, count)
 
 
 async def zygote_of(peer: Peer) -> int:
     """Return the process of which the workers are children."""
     return int((await run(peer, "about"))["result"]["parent"])
-
-
-async def cancelled(peer: Peer, job: Frame) -> None:
-    """Cancel a job, and see its end."""
-    await peer.send("job.cancel", {"job_id": job["job_id"]})
-    assert (await end_of(peer, job))["code"] == "CANCELLED"
 
 
 async def left_in_order(peer: Peer, zygote: int, count: int) -> None:
@@ -52,35 +46,44 @@ async def left_in_order(peer: Peer, zygote: int, count: int) -> None:
     await children_are(zygote, count)
 
 
+async def lasting_tree(peer: Peer, path: Path) -> Frame:
+    """Begin a job with a child in its place that lasts, and another child that waits for it."""
+    input_ = [["lasting", str(path / "begun"), None], ["nested", [], None]]
+    tree = await peer.submit("several", input_, lease_request=LEASE)
+    while not (path / "begun").exists():  # noqa: ASYNC110 - another process makes it
+        await trio.sleep(0.01)
+    return tree
+
+
+async def cancelled(peer: Peer, job: Frame) -> None:
+    """Cancel a job, and see its end."""
+    await peer.send("job.cancel", {"job_id": job["job_id"]})
+    assert (await end_of(peer, job))["code"] == "CANCELLED"
+
+
 @pytest.mark.parametrize(
     "below", [["nested"], ["between", "nested"], ["nested", "between", "nested", "nested"]]
 )
 async def test_a_child_has_the_place_of_a_job_that_waits_for_it(below: list[str]) -> None:
     """One worker is enough for a tree, whatever its depth and wherever its agents run."""
-    async with open_with_workers(1) as peer:
-        zygote = await zygote_of(peer)
+    async with open_orderly(1) as peer:
         end = await run(peer, "nested", below, lease_request=LEASE)
         assert len(set(end["result"])) == len({"between"} & set(below)) + 1 + below.count("nested")
-        await left_in_order(peer, zygote, 1)
 
 
 async def test_a_job_lends_its_place_however_many_children_it_waits_for() -> None:
     """A child has its parent's place although the parent has begun to wait for many others."""
     limits = Limits(cancel_grace_seconds=GRACE, children_per_job=2 * MANY, jobs_per_principal=1_000)
-    async with open_with_workers(1, limits) as peer:
-        zygote = await zygote_of(peer)
+    async with open_orderly(1, limits) as peer:
         assert (await run(peer, "large-family", lease_request=LEASE))["result"] is True
-        await left_in_order(peer, zygote, 1)
 
 
 async def test_parents_that_have_all_workers_do_not_block_each_other() -> None:
     """Four trees at once have an end, although there are two workers."""
-    async with open_with_workers(2) as peer:
-        zygote = await zygote_of(peer)
+    async with open_orderly(2) as peer:
         trees = [await peer.submit("nested", ["nested"], lease_request=LEASE) for _ in range(4)]
         for each in trees:
             assert len(set((await end_of(peer, each))["result"])) == 2
-        await left_in_order(peer, zygote, 2)
 
 
 async def test_a_place_is_lent_to_one_child_at_a_time() -> None:
@@ -104,54 +107,41 @@ async def test_a_place_is_lent_to_no_other_tree() -> None:
 
 async def test_children_in_turn_need_few_processes() -> None:
     """A borrower's process is used by the next borrower, and replaced after as many jobs as any."""
-    async with open_with_workers(1) as peer:
-        zygote = await zygote_of(peer)
+    async with open_orderly(1) as peer:
         used = (await run(peer, "in-turn", 7, lease_request=LEASE))["result"]
         assert sorted(used.count(each) for each in set(used)) == [1, 3, 3]
-        await left_in_order(peer, zygote, 1)
 
 
 async def test_a_child_that_ends_while_it_waits_for_a_place_leaves_the_place() -> None:
     """A time limit ends the wait for a place; the sibling in it, and the parent, go on."""
-    async with open_with_workers(1) as peer:
-        zygote = await zygote_of(peer)
+    async with open_orderly(1) as peer:
         input_ = [["computing", 2, None], ["nested", [], 0.5], ["nested", [], None]]
         end = await run(peer, "several", input_, lease_request=LEASE)
         first, late, last = end["result"]
         assert (len(first), late, len(last)) == (2, "TIMEOUT", 1)
-        await left_in_order(peer, zygote, 1)
 
 
 async def test_a_tree_that_is_cancelled_leaves_its_place(tmp_path: Path) -> None:
     """Parent, child in the parent's place and child that waits for it end together."""
-    async with open_with_workers(1) as peer:
-        zygote = await zygote_of(peer)
-        input_ = [["lasting", str(tmp_path / "begun"), None], ["nested", [], None]]
-        tree = await peer.submit("several", input_, lease_request=LEASE)
-        while not (tmp_path / "begun").exists():  # noqa: ASYNC110 - another process makes it
-            await trio.sleep(0.01)
+    async with open_orderly(1) as peer:
+        tree = await lasting_tree(peer, tmp_path)
         await cancelled(peer, tree)
-        await left_in_order(peer, zygote, 1)
 
 
 async def test_a_parent_may_leave_before_its_borrower(tmp_path: Path) -> None:
     """A parent gives up its wait and returns: its place is free when the child has ended, too."""
-    async with open_with_workers(1) as peer:
-        zygote = await zygote_of(peer)
+    async with open_orderly(1) as peer:
         end = await run(peer, "leaving-early", str(tmp_path / "begun"), lease_request=LEASE)
         assert end["result"] == "left"
-        await left_in_order(peer, zygote, 1)
 
 
 @pytest.mark.logs_error("worker lost")
 async def test_a_borrower_whose_worker_dies_gives_the_place_back() -> None:
     """The parent is told, and its next child has the place."""
-    async with open_with_workers(1) as peer:
-        zygote = await zygote_of(peer)
+    async with open_orderly(1) as peer:
         input_ = [["dying", None, None], ["dying", None, None]]
         end = await run(peer, "several", input_, lease_request=LEASE)
         assert end["result"] == ["INTERNAL_ERROR"] * 2
-        await left_in_order(peer, zygote, 1)
 
 
 @pytest.mark.logs_error("worker processes lost")
@@ -160,10 +150,7 @@ async def test_the_end_of_the_zygote_leaves_no_place_taken(tmp_path: Path) -> No
     """The tree fails with its workers, and the workers of the next zygote are as many."""
     async with open_with_workers(1) as peer:
         zygote = await zygote_of(peer)
-        input_ = [["lasting", str(tmp_path / "begun"), None], ["nested", [], None]]
-        tree = await peer.submit("several", input_, lease_request=LEASE)
-        while not (tmp_path / "begun").exists():  # noqa: ASYNC110 - another process makes it
-            await trio.sleep(0.01)
+        tree = await lasting_tree(peer, tmp_path)
         os.kill(zygote, signal.SIGKILL)
         assert (await end_of(peer, tree))["code"] == "INTERNAL_ERROR"
         while "result" not in (await run(peer, "about")):  # noqa: ASYNC110 - jobs are refused

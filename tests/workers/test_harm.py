@@ -3,51 +3,42 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 import trio
 
-from arcp_trio.testing import Peer, open_peer
+from arcp_trio.testing import Peer
 from arcp_trio.wire.json import Json
 from tests.jobs import outside
-from tests.workers.support import open_runtime, run
+from tests.workers.support import run
 
 LEASE: Json = {"agent.delegate": ["*"]}
 
 
-@pytest.fixture
-async def peer() -> AsyncGenerator[Peer, None]:
-    """A peer of a runtime with a single worker."""
-    async with open_runtime(count=1) as runtime, open_peer(runtime) as connected:
-        await connected.hello()
-        yield connected
-
-
-async def test_a_worker_without_descriptors_goes_on(peer: Peer, tmp_path: Path) -> None:
+async def test_a_worker_without_descriptors_goes_on(single: Peer, tmp_path: Path) -> None:
     """A file for which there is no descriptor is refused as it is elsewhere, and the next opens."""
     path = tmp_path / "a.txt"
     path.write_text("written")
     with trio.fail_after(20):
         end = await run(
-            peer, "without-descriptors", str(path), lease_request=outside.lease(tmp_path)
+            single, "without-descriptors", str(path), lease_request=outside.lease(tmp_path)
         )
         assert end.get("result") == [errno.EMFILE, "written"], end
-        assert (await run(peer, "about"))["final_status"] == "success"
+        assert (await run(single, "about"))["final_status"] == "success"
 
 
 @pytest.mark.logs_error("worker lost")
-async def test_a_worker_without_memory_ends(peer: Peer) -> None:
+async def test_a_worker_without_memory_ends(single: Peer) -> None:
     """A worker that cannot read its answers ends, with its job, and another takes its place."""
     with trio.fail_after(20):
-        end = await run(peer, "without-memory", lease_request=LEASE)
+        end = await run(single, "without-memory", lease_request=LEASE)
         assert end.get("message") == "the agent's process ended", end
-        assert (await run(peer, "about"))["final_status"] == "success"
+        assert (await run(single, "about"))["final_status"] == "success"
 
 
-async def test_a_job_ends_though_its_worker_reads_no_answers(peer: Peer) -> None:
+async def test_a_job_ends_though_its_worker_reads_no_answers(single: Peer) -> None:
     """What an agent returned is the job's end, and a worker that does not read is replaced."""
     with trio.fail_after(20):
-        assert (await run(peer, "without-ears"))["result"] == "done"
-        assert (await run(peer, "about"))["final_status"] == "success"
+        assert (await run(single, "without-ears"))["result"] == "done"
+        assert (await run(single, "about"))["final_status"] == "success"

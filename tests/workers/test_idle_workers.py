@@ -4,79 +4,69 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncGenerator
 
-import pytest
 import trio
 
-from arcp_trio.testing import Peer, open_peer
+from arcp_trio.testing import Peer
 from tests.processes import gone, stopped
-from tests.workers.support import end_of, open_runtime, run
+from tests.workers.support import end_of, run
 
 LONG = 20
 """Seconds after which nothing more is waited for."""
 
 
-@pytest.fixture
-async def peer() -> AsyncGenerator[Peer, None]:
-    """A peer of a runtime with a single worker."""
-    async with open_runtime(count=1) as runtime, open_peer(runtime) as connected:
-        await connected.hello()
-        yield connected
-
-
-async def worker_of(peer: Peer) -> int:
+async def worker_of(single: Peer) -> int:
     """Return the process that does a job."""
-    return int((await run(peer, "about"))["result"]["pid"])
+    return int((await run(single, "about"))["result"]["pid"])
 
 
-async def test_a_worker_that_was_stopped_gets_no_job(peer: Peer) -> None:
+async def test_a_worker_that_was_stopped_gets_no_job(single: Peer) -> None:
     """The next job has another worker, and the one that stands still is ended."""
-    still = await worker_of(peer)
+    still = await worker_of(single)
     os.kill(still, signal.SIGSTOP)
     await stopped(still)
     with trio.fail_after(LONG):
-        assert await worker_of(peer) != still
+        assert await worker_of(single) != still
         await gone([still])
 
 
-async def test_a_worker_whose_threads_cannot_run_gets_no_job(peer: Peer) -> None:
+async def test_a_worker_whose_threads_cannot_run_gets_no_job(single: Peer) -> None:
     """What an agent has left in its worker holds up no other job."""
-    still = (await run(peer, "freezing"))["result"]
+    still = (await run(single, "freezing"))["result"]
     await trio.sleep(0.5)
     with trio.fail_after(LONG):
-        assert await worker_of(peer) != still
+        assert await worker_of(single) != still
         await gone([still])
 
 
-async def test_a_worker_that_has_ended_gets_no_job(peer: Peer) -> None:
+async def test_a_worker_that_has_ended_gets_no_job(single: Peer) -> None:
     """A worker that is killed while it is idle costs no job."""
-    ended = await worker_of(peer)
+    ended = await worker_of(single)
     os.kill(ended, signal.SIGKILL)
     with trio.fail_after(LONG):
-        assert await worker_of(peer) != ended
+        assert await worker_of(single) != ended
 
 
-async def test_a_worker_that_stands_still_for_a_moment_is_kept(peer: Peer) -> None:
+async def test_a_worker_that_stands_still_for_a_moment_is_kept(single: Peer) -> None:
     """A job waits for a worker that is slow."""
-    slow = await worker_of(peer)
+    slow = await worker_of(single)
     os.kill(slow, signal.SIGSTOP)
     await stopped(slow)
-    job = await peer.submit("about")
+    job = await single.submit("about")
     await trio.sleep(0.5)
     os.kill(slow, signal.SIGCONT)
-    assert (await end_of(peer, job))["result"]["pid"] == slow
+    assert (await end_of(single, job))["result"]["pid"] == slow
 
 
-async def test_a_job_that_is_cancelled_while_its_worker_is_asked_leaves_it(peer: Peer) -> None:
+async def test_a_job_that_is_cancelled_while_its_worker_is_asked_leaves_it(single: Peer) -> None:
     """The job ends at once, and the worker is given to the next one when it has answered."""
-    slow = await worker_of(peer)
+    slow = await worker_of(single)
     os.kill(slow, signal.SIGSTOP)
     await stopped(slow)
-    job = await peer.submit("about")
+    job = await single.submit("about")
     await trio.sleep(0.3)
-    await peer.send("job.cancel", {"job_id": job["job_id"]})
+    await single.send("job.cancel", {"job_id": job["job_id"]})
     with trio.fail_after(0.4):
-        assert (await end_of(peer, job))["code"] == "CANCELLED"
+        assert (await end_of(single, job))["code"] == "CANCELLED"
     os.kill(slow, signal.SIGCONT)
-    assert await worker_of(peer) == slow
+    assert await worker_of(single) == slow

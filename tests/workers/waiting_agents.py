@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import stat
 import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Final
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final, TypeAlias
 
 import trio
 import trio.testing
@@ -20,16 +20,14 @@ from arcp_trio.runtime.limits import MIB, Limits
 from arcp_trio.runtime.workers.allowance import most_waits
 from arcp_trio.runtime.workers.messages import WorkerFrame, packed, value_data
 from arcp_trio.wire.json import Json
+from tests.workers.in_a_worker import clean, to_the_runtime
+
+_Wait: TypeAlias = Callable[[], Coroutine[object, object, Json]]
 
 agents: Final = Agents()
 MOST: Final = most_waits(Limits())
 """Waits that a worker's job has at the runtime at the same time."""
 MANY: Final = MOST + 10
-
-
-def clean(path: str) -> None:
-    """Leave a file that says that the agent has cleaned up."""
-    Path(path).touch()
 
 
 @agents.agent("impatient", process=True)
@@ -46,33 +44,45 @@ async def impatient(job: JobContext) -> Json:
 
 @agents.agent("crowd-on-trio", process=True)
 async def crowd_on_trio(job: JobContext) -> Json:
-    """Wait often for one child; log meanwhile; after a while give up the waits and go on."""
-    try:
-        sleeper = await job.delegate("sleeper")
+    """Be a crowd on Trio's loop."""
+
+    @asynccontextmanager
+    async def often(wait: _Wait) -> AsyncGenerator[None]:
         async with trio.open_nursery() as nursery:
             for _ in range(MANY):
-                nursery.start_soon(sleeper.result)
-            await trio.sleep(0.1)
-            await job.log("still here")
-            await trio.sleep(job.input["seconds"])
+                nursery.start_soon(wait)
+            yield
             nursery.cancel_scope.cancel()
-        echo = await job.delegate("echo", "heard")
-        return await echo.result()
-    finally:
-        clean(job.input["clean"])
+
+    return await _crowd(job, often, trio.sleep)
 
 
 @agents.agent("crowd-on-asyncio", loop="asyncio", process=True)
 async def crowd_on_asyncio(job: AsyncioContext) -> Json:
+    """Be a crowd under asyncio."""
+
+    @asynccontextmanager
+    async def often(wait: _Wait) -> AsyncGenerator[None]:
+        waits = [asyncio.create_task(wait()) for _ in range(MANY)]
+        yield
+        for each in waits:
+            each.cancel()
+
+    return await _crowd(job, often, asyncio.sleep)
+
+
+async def _crowd(
+    job: JobContext | AsyncioContext,
+    often: Callable[[_Wait], AbstractAsyncContextManager[None]],
+    sleep: Callable[[float], Awaitable[None]],
+) -> Json:
     """Wait often for one child; log meanwhile; after a while give up the waits and go on."""
     try:
         sleeper = await job.delegate("sleeper")
-        waits = [asyncio.create_task(sleeper.result()) for _ in range(MANY)]
-        await asyncio.sleep(0.1)
-        await job.log("still here")
-        await asyncio.sleep(job.input["seconds"])
-        for each in waits:
-            each.cancel()
+        async with often(sleeper.result):
+            await sleep(0.1)
+            await job.log("still here")
+            await sleep(job.input["seconds"])
         echo = await job.delegate("echo", "heard")
         return await echo.result()
     finally:
@@ -197,9 +207,7 @@ async def unawaited_on_asyncio(job: AsyncioContext) -> Json:
 def greedy(job: BlockingContext) -> Json:
     """Write more calls to the runtime than the allowance of a job, beside the library."""
     sleeper = job.delegate("sleeper")
-    for descriptor in range(3, 64):
-        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-            break
+    descriptor = to_the_runtime()
     for number in range(3 * MOST):
         data = value_data([sleeper.id])
         call = WorkerFrame("call", 1_000_000 + number, Desk.child_result.__name__, data)
