@@ -7,17 +7,19 @@ import signal
 
 import trio
 
+from arcp_trio import Limits
+from arcp_trio.runtime.workers.processes import SILENCE_SECONDS
 from arcp_trio.testing import Peer
 from tests.processes import gone, stopped
-from tests.workers.support import end_of, run
+from tests.workers.support import end_of, open_with_workers, run
 
 LONG = 20
 """Seconds after which nothing more is waited for."""
 
 
-async def worker_of(single: Peer) -> int:
+async def worker_of(peer: Peer) -> int:
     """Return the process that does a job."""
-    return int((await run(single, "about"))["result"]["pid"])
+    return int((await run(peer, "about"))["result"]["pid"])
 
 
 async def test_a_worker_that_was_stopped_gets_no_job(single: Peer) -> None:
@@ -58,15 +60,16 @@ async def test_a_worker_that_stands_still_for_a_moment_is_kept(single: Peer) -> 
     assert (await end_of(single, job))["result"]["pid"] == slow
 
 
-async def test_a_job_that_is_cancelled_while_its_worker_is_asked_leaves_it(single: Peer) -> None:
+async def test_a_job_that_is_cancelled_while_its_worker_is_asked_leaves_it() -> None:
     """The job ends at once, and the worker is given to the next one when it has answered."""
-    slow = await worker_of(single)
-    os.kill(slow, signal.SIGSTOP)
-    await stopped(slow)
-    job = await single.submit("about")
-    await trio.sleep(0.3)
-    await single.send("job.cancel", {"job_id": job["job_id"]})
-    with trio.fail_after(0.4):
-        assert (await end_of(single, job))["code"] == "CANCELLED"
-    os.kill(slow, signal.SIGCONT)
-    assert await worker_of(single) == slow
+    async with open_with_workers(1, Limits(cancel_grace_seconds=LONG)) as peer:
+        slow = await worker_of(peer)
+        os.kill(slow, signal.SIGSTOP)
+        await stopped(slow)
+        job = await peer.submit("about")
+        await trio.sleep(0.3)
+        with trio.fail_after(SILENCE_SECONDS / 2):
+            await peer.send("job.cancel", {"job_id": job["job_id"]})
+            assert (await end_of(peer, job))["code"] == "CANCELLED"
+        os.kill(slow, signal.SIGCONT)
+        assert await worker_of(peer) == slow
