@@ -76,6 +76,17 @@ def without_ears(job: BlockingContext) -> Json:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
+@agents.agent("orphaning", process=True)
+def orphaning(job: BlockingContext) -> Json:
+    """End the process, but not another one, which it has forked."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    job.log(f"{os.getpid()} {child}")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @agents.agent("freezing", process=True)
 def freezing(_job: BlockingContext) -> Json:
     """Leave a thread that Python does not list, and that lets no other one run after a moment."""

@@ -11,7 +11,8 @@ import trio
 from arcp_trio.testing import Peer
 from arcp_trio.wire.json import Json
 from tests.jobs import outside
-from tests.workers.support import run
+from tests.processes import gone
+from tests.workers.support import end_of, run
 
 LEASE: Json = {"agent.delegate": ["*"]}
 
@@ -34,6 +35,18 @@ async def test_a_worker_without_memory_ends(single: Peer) -> None:
     with trio.fail_after(20):
         end = await run(single, "without-memory", lease_request=LEASE)
         assert end.get("message") == "the agent's process ended", end
+        assert (await run(single, "about"))["final_status"] == "success"
+
+
+@pytest.mark.logs_error("worker lost")
+async def test_a_worker_whose_child_lives_on_has_ended(single: Peer) -> None:
+    """A worker that dies ends its job, although a process that it has forked has its socket."""
+    with trio.fail_after(20):
+        job = await single.submit("orphaning")
+        event = await single.expect("job.event")
+        processes = [int(pid) for pid in event["payload"]["body"]["message"].split()]
+        assert (await end_of(single, job)).get("message") == "the agent's process ended"
+        await gone(processes)
         assert (await run(single, "about"))["final_status"] == "success"
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import sys
 from collections import deque
 from contextlib import suppress
 from functools import partial
@@ -180,6 +182,7 @@ class WorkerProcesses:
             self._refuse(str(error))
         else:
             self._alive.add(worker)
+            hearing.start_soon(_see_end, worker, name="end of a worker")
             self._begin_to_hear(hearing, worker, math.inf)
 
     def _refuse(self, why: str) -> None:
@@ -189,3 +192,18 @@ class WorkerProcesses:
         self._refused, self._again_at = why, trio.current_time() + PAUSE_SECONDS
         if self._idle.statistics().tasks_waiting_receive:
             self._to_idle.send_nowait(InternalError(f"{NO_WORKERS}: {why}"))
+
+
+async def _see_end(worker: Worker) -> None:
+    """Shut a worker's wire once it has ended: processes that it has forked have the socket, too."""
+    if sys.platform != "linux":
+        return
+    try:
+        process = os.pidfd_open(worker.process_id)
+    except OSError:  # the runtime has no descriptor left
+        return
+    try:
+        await trio.lowlevel.wait_readable(process)
+    finally:
+        os.close(process)
+    worker.wire.shut_down()

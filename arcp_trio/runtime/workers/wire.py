@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -89,6 +90,11 @@ class Wire:
             self._received = 0
             await trio.lowlevel.checkpoint()
         return frame
+
+    def shut_down(self) -> None:
+        """Have whatever reads or writes next meet the end, after what has arrived so far."""
+        with suppress(OSError):  # the worker has ended the connection, or it is closed
+            self._socket.shutdown(trio.socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the socket: a worker that is idle ends."""
