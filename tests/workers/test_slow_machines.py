@@ -118,7 +118,32 @@ async def test_a_job_whose_limit_is_short_finds_a_silent_worker(
         with trio.move_on_after(0.1):
             await stand_ins.processes.take()
         stand_ins.worker_seconds = 0
-        with trio.fail_after(SILENCE_SECONDS + 0.1):
+        with trio.fail_after(2 * SILENCE_SECONDS):
             worker = await stand_ins.processes.take()
         assert (worker.process_id, stand_ins.ended) == (2, [1])
         stand_ins.processes.put_back(worker, whole=True)
+
+
+@pytest.mark.parametrize("seconds", [0, 3])
+async def test_a_job_may_be_cancelled_at_any_moment(
+    seconds: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The worker that a cancelled job was to have is there for the next one, at once."""
+    del autojump_clock
+
+    async def cancel_after(turns: int, scope: trio.CancelScope) -> None:
+        for _ in range(turns):
+            await trio.lowlevel.checkpoint()
+        scope.cancel()
+
+    async with open_stand_ins() as stand_ins, trio.open_nursery() as nursery:
+        stand_ins.worker_seconds = seconds
+        for turns in range(30):
+            with trio.CancelScope() as scope:
+                nursery.start_soon(cancel_after, turns, scope)
+                stand_ins.processes.put_back(await stand_ins.processes.take(), whole=True)
+            with trio.fail_after(2 * seconds + SILENCE_SECONDS):
+                worker = await stand_ins.processes.take()
+            assert worker.process_id == 1
+            stand_ins.processes.put_back(worker, whole=True)
+        assert stand_ins.ended == []

@@ -43,6 +43,8 @@ class Worker:
     jobs: int = 0
     begun: bool = False
     """Whether it has given a sign of life."""
+    asked: float = -math.inf
+    """When it was asked for a sign of life for a job."""
     heard: float = -math.inf
     """When it gave a sign of life that no job was there to hear."""
 

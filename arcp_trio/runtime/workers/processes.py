@@ -101,9 +101,9 @@ class WorkerProcesses:
                 if self._spent:
                     await control.end(self._spent.popleft())
                 elif self._doubted:
-                    patience = ZYGOTES_TIMES * await control.seconds_to_answer()
+                    zygotes_seconds = await control.seconds_to_answer()
                     doubted = self._doubted.popleft()
-                    self._begin_to_hear(hearing, doubted, max(SILENCE_SECONDS, patience))
+                    self._begin_to_hear(hearing, doubted, _deadline(doubted, zygotes_seconds))
                 elif missing > 0 and trio.current_time() >= self._again_at:
                     await self._fork(control, hearing)
                 elif missing < 0 and (worker := self._take_idle()) is not None:
@@ -120,7 +120,7 @@ class WorkerProcesses:
         if trio.current_time() < worker.heard + SILENCE_SECONDS:
             worker.heard = -math.inf
             return True
-        lives = False
+        lives, worker.asked = False, trio.current_time()
         try:
             with suppress(WorkerLost), trio.move_on_after(SILENCE_SECONDS):
                 await worker.wire.sign_of_life()
@@ -137,14 +137,14 @@ class WorkerProcesses:
             self._doubted.append(worker)
             self._places.changed.set()
 
-    def _begin_to_hear(self, hearing: trio.Nursery, worker: Worker, patience: float) -> None:
-        hear = partial(self._hear, worker, patience)
+    def _begin_to_hear(self, hearing: trio.Nursery, worker: Worker, deadline: float) -> None:
+        hear = partial(self._hear, worker, deadline)
         hearing.start_soon(hear, name="sign of life of a worker")
 
-    async def _hear(self, worker: Worker, patience: float) -> None:
+    async def _hear(self, worker: Worker, deadline: float) -> None:
         """Have a worker be idle after its sign of life, or end it if that does not come in time."""
         try:
-            with trio.fail_after(patience):
+            with trio.fail_at(deadline):
                 await worker.wire.sign_of_life()
         except (WorkerLost, trio.TooSlowError) as error:
             if worker.begun:
@@ -192,6 +192,12 @@ class WorkerProcesses:
         self._refused, self._again_at = why, trio.current_time() + PAUSE_SECONDS
         if self._idle.statistics().tasks_waiting_receive:
             self._to_idle.send_nowait(InternalError(f"{NO_WORKERS}: {why}"))
+
+
+def _deadline(doubted: Worker, zygotes_seconds: float) -> float:
+    """Return when a doubted worker is ended, after the zygote has shown how slow the machine is."""
+    patience = max(SILENCE_SECONDS, ZYGOTES_TIMES * zygotes_seconds)
+    return max(doubted.asked + 2 * SILENCE_SECONDS, trio.current_time() + patience)
 
 
 async def _see_end(worker: Worker) -> None:
