@@ -44,7 +44,7 @@ def storm(nodes: Sequence[Server], kill: Callable[[], None], count: int) -> Figu
 
 
 def leave(node: Server, count: int) -> Figure:
-    """Measure the time that a node takes to end in order, with so many clients."""
+    """Measure the time that a node with `count` clients takes to end in order."""
     with ExitStack() as stack, ThreadPoolExecutor(AT_ONCE) as threads:
         clients = _crowd(node, count, stack, threads)
         began = time.perf_counter()
