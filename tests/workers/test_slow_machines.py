@@ -136,11 +136,11 @@ async def test_a_job_may_be_cancelled_at_any_moment(
             await trio.lowlevel.checkpoint()
         scope.cancel()
 
-    async with open_stand_ins() as stand_ins, trio.open_nursery() as nursery:
+    async with open_stand_ins() as stand_ins:
         stand_ins.worker_seconds = seconds
         for turns in range(30):
-            with trio.CancelScope() as scope:
-                nursery.start_soon(cancel_after, turns, scope)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(cancel_after, turns, nursery.cancel_scope)
                 stand_ins.processes.put_back(await stand_ins.processes.take(), whole=True)
             with trio.fail_after(2 * seconds + SILENCE_SECONDS):
                 worker = await stand_ins.processes.take()
