@@ -235,6 +235,7 @@ class DatabaseThread:
 def cut(db: Database) -> None:
     """Cut a connection off that another thread uses; what waits for an answer there fails."""
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(db.fileno())) as line:
+        db.fileno()  # fails if it was closed just before: then the number may be another socket's
         line.shutdown(socket.SHUT_RDWR)
 
 
