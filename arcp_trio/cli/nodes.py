@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from arcp_trio.cli.client.columns import write_list
-from arcp_trio.cli.client.output import json_line, stdout
+from arcp_trio.cli.client.output import json_line, stderr, stdout
 from arcp_trio.cli.errors import ExitCode
 from arcp_trio.cli.store import administered
 from arcp_trio.cli.store_options import NodesOptions
@@ -34,6 +34,9 @@ async def _list(options: NodesOptions) -> None:
         for node in found:
             shown = {**attrs.asdict(node), "since": rfc3339(node.since)}
             await stdout().write(json_line(shown))
+        return
+    if not found:
+        await stderr().write("there are no nodes\n")
         return
     rows = [
         (

@@ -12,6 +12,7 @@ import pytest
 
 from arcp_trio.store.postgres._checks import VERSION
 from tests.cli.processes import Starter
+from tests.postgres_server import own_server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
@@ -27,6 +28,14 @@ def role(database: str) -> Generator[str]:
             db.execute(f"DROP ROLE {name}")
 
 
+@pytest.fixture
+def synced() -> Generator[str]:
+    """The URL of a database whose server writes to its disk before it answers, as in production."""
+    with own_server() as server:
+        server.start(fsync="on")
+        yield server.url()
+
+
 def as_role(database: str, role: str) -> str:
     """Return the database's URL for a role."""
     parts = urlsplit(database)
@@ -39,24 +48,24 @@ def done(start: Starter, *arguments: str, **environment: str) -> tuple[int, str,
     return start(*arguments, environment=environment).end()
 
 
-def test_a_schema_is_made_and_found_good(start: Starter, database: str, role: str) -> None:
+def test_a_schema_is_made_and_found_good(start: Starter, synced: str) -> None:
     """After `init`, `check` finds nothing wrong for the role of the nodes, which has no more."""
-    code, out, err = done(start, "store", "init", "--store", database, "--role", role)
+    code, out, err = done(start, "store", "init", "--store", synced, "--role", "node")
     assert (code, err) == (0, "")
     assert "schema arcp made" in out
-    assert f"role {role} may use it" in out
-    code, out, err = done(start, "store", "check", ARCP_STORE=as_role(database, role))
+    assert "role node may use it" in out
+    code, out, err = done(start, "store", "check", ARCP_STORE=as_role(synced, "node"))
     assert (code, err) == (0, ""), out
     lines = out.splitlines()
     assert [line.split()[:2] for line in lines] == [
         ["ok", about] for about in ("server", "writes", "role", "commits", "clock", "connections")
     ]
-    assert done(start, "store", "init", "--store", database) == (
+    assert done(start, "store", "init", "--store", synced) == (
         0,
-        f"schema arcp is in {place(database)} already, version {VERSION}\n",
+        f"schema arcp is in {place(synced)} already, version {VERSION}\n",
         "",
     )
-    with psycopg.connect(as_role(database, role), autocommit=True) as node:
+    with psycopg.connect(as_role(synced, "node"), autocommit=True) as node:
         for forbidden in ("CREATE TABLE arcp.more ()", "UPDATE arcp.schema SET version = 9"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 node.execute(forbidden)
@@ -80,6 +89,18 @@ def test_what_is_wrong_is_said(start: Starter, database: str, role: str) -> None
     assert [line.split()[1] for line in wrong] == ["role", "commits"]
     assert f"the role {role} may not read and write job; " in wrong[0]
     assert f"run `arcp-trio store init --role {role}`" in wrong[0]
+
+
+def test_a_server_that_does_not_sync_is_said(start: Starter) -> None:
+    """`check` finds what a node warns of: a server with `fsync = off` may lose what it has."""
+    with own_server() as server:
+        server.start(fsync="off")
+        assert done(start, "store", "init", "--store", server.url())[0] == 0
+        code, out, err = done(start, "store", "check", "--store", server.url())
+    assert (code, err) == (1, "")
+    assert [line for line in out.splitlines() if line.startswith("WRONG")] == [
+        "WRONG  commits      fsync is off: a loss of power may lose the database"
+    ]
 
 
 def test_only_the_owner_makes_and_opens_the_schema(
@@ -151,6 +172,8 @@ def test_nodes_are_listed(start: Starter, database: str) -> None:
     A node that was killed is `up` until another one adopts it: its last beat is told.
     """
     assert done(start, "store", "init", "--store", database)[0] == 0
+    assert done(start, "nodes", "--store", database) == (0, "", "there are no nodes\n")
+    assert done(start, "nodes", "--store", database, "--json") == (0, "", "")
     with psycopg.connect(database) as db:
         db.execute(
             "INSERT INTO arcp.node (name, state, version) VALUES"

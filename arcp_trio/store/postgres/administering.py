@@ -39,8 +39,8 @@ _NODES: Final = """
     FROM node LEFT JOIN beat USING (node) WHERE state <> 'gone' OR %s ORDER BY name, node"""
 
 _DURABILITY: Final = """
-    SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
-        (SELECT count(*) FROM pg_stat_replication)"""
+    SELECT current_setting('fsync')::boolean, current_setting('synchronous_commit'),
+        current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication)"""
 
 _ROOM: Final = """
     SELECT current_setting('max_connections')::int
@@ -171,7 +171,10 @@ def _outcome(
 
 
 def _durability(db: Database) -> Finding:
-    synchronous, standbys, connected = _one(db, _DURABILITY)
+    synced, synchronous, standbys, connected = _one(db, _DURABILITY)
+    if not synced:
+        told = "fsync is off: a loss of power may lose the database"
+        return Finding("commits", told, good=False)
     if synchronous == "off":
         told = "synchronous_commit is off: a crash may lose what clients were told"
         return Finding("commits", told, good=False)
