@@ -62,6 +62,8 @@ def named_agents(options: ServeOptions) -> list[Agents]:
         sys.path.insert(0, str(Path.cwd()))
     registries = list(map(_registry, options.agents))
     if options.workers is not None:
+        if not registries:
+            raise CommandError("--workers: only agents of --agents run in workers; name a module")
         try:
             registries = [registry.in_processes() for registry in registries]
         except TypeError as error:
