@@ -203,8 +203,9 @@ async def _websocket(
         try:
             transport = await stack.enter_async_context(opening)
         except HandshakeFailed as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                raise WrongPath(f"{host} has no WebSocket at {path} (404)") from error
+            page = error.status == HTTPStatus.OK and path != WEBSOCKET_PATH
+            if page or error.status == HTTPStatus.NOT_FOUND:
+                raise WrongPath(f"{host} has no WebSocket at {path} ({error.status})") from error
             if error.status is not None:
                 raise NotWebSocket(
                     f"{host} answers {path} with HTTP status {error.status}, not with a WebSocket"

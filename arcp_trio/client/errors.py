@@ -26,7 +26,7 @@ class TlsFailed(ConnectionFailed):
 
 
 class WrongPath(ConnectionFailed):
-    """The server has nothing at this path."""
+    """The server has no WebSocket at this path."""
 
 
 class NotWebSocket(ConnectionFailed):

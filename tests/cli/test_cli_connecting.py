@@ -157,9 +157,10 @@ def test_no_such_host(commands: Commands) -> None:
 
 @pytest.mark.real_tcp
 def test_a_wrong_path(commands: Commands) -> None:
-    """A server without a runtime at the path is reported as a wrong path."""
-    wrong = evolve(commands, url=commands.url + "/else")
-    assert "look at the path in --url" in wrong.refused(3, "agents")
+    """A server without a runtime at the path is a wrong path, also where it has a page."""
+    for path in ("/else", "/", "/healthz"):
+        wrong = evolve(commands, url=commands.url.removesuffix("/arcp") + path)
+        assert "look at the path in --url" in wrong.refused(3, "agents")
 
 
 @pytest.mark.real_tcp
