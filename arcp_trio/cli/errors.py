@@ -53,9 +53,13 @@ def reason(error: OSError) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the known word that is most like a mistyped one, as an aside; "" if none is."""
-    alike = get_close_matches(word, list(known), n=1)
-    return f" (did you mean {alike[0]}?)" if alike else ""
+    """Return the known word that is most like a mistyped one, as an aside; "" if none is.
+
+    The dashes of options, which all have, make none of them alike.
+    """
+    bare = {each.lstrip("-"): each for each in known}
+    alike = get_close_matches(word.lstrip("-"), bare, n=1)
+    return f" (did you mean {bare[alike[0]]}?)" if alike else ""
 
 
 def plainly(message: str, within: str = "$.payload") -> str:

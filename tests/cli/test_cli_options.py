@@ -145,6 +145,7 @@ def test_options_are_not_abbreviated(capsys: pytest.CaptureFixture[str]) -> None
             ("ping", "--cuont=3"),
             "unknown option --cuont (did you mean --count?); see arcp-trio ping",
         ),
+        (("nodes", "--url=x"), "unknown option --url; see arcp-trio nodes"),
         (("--verison",), "unknown option --verison; see arcp-trio --help"),
     ],
 )
