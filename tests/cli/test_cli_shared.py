@@ -117,6 +117,7 @@ def test_a_password_on_the_command_line_is_warned_of(caplog: pytest.LogCaptureFi
     make_store(options, {"store": WITH_PASSWORD})
     (record,) = caplog.records
     assert record.getMessage() == "password is seen in the list of processes"
+    assert vars(record)["keep_in"] == "ARCP_STORE"
     assert "hush" not in repr([vars(record), options])
 
 

@@ -33,7 +33,8 @@ def make_store(options: ServeOptions, given: Mapping[str, object]) -> Store:
         return MemoryStore()
     if options.store is not None:
         if given.get("store") and has_password(options.store):
-            log.warning("password is seen in the list of processes", extra={"keep": STORE_VARIABLE})
+            facts = {"keep_in": STORE_VARIABLE}
+            log.warning("password is seen in the list of processes", extra=facts)
         return _shared_store(options.store, options)
     close_to_others(options.data)
     return SqliteStore(
