@@ -83,14 +83,11 @@ def test_a_registry_brings_its_agents() -> None:
     assert names(ServeOptions(agents=("good_agents:more",))) == ["other@2.0.0"]
 
 
-def test_workers_need_agents() -> None:
-    """`--workers` without `--agents` is refused: no agent would run in them."""
-    for options in (
-        ServeOptions(workers=2),
-        ServeOptions(workers=2, agent=("mine=good_agents:work",)),
-    ):
-        with pytest.raises(CommandError, match="--workers: only agents of --agents run in workers"):
-            named_agents(options)
+@pytest.mark.parametrize("agent", [(), ("mine=good_agents:work",)])
+def test_workers_need_agents(agent: tuple[str, ...], caplog: pytest.LogCaptureFixture) -> None:
+    """`--workers` without `--agents` is warned of: no agent runs in them."""
+    named_agents(ServeOptions(workers=2, agent=agent))
+    assert "no agent runs in a worker: --workers is for those of --agents" in caplog.messages
 
 
 def test_the_current_directory_comes_first(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import shlex
 import shutil
@@ -25,6 +26,8 @@ from arcp_trio.runtime.job.agents import DEFAULT_VERSION, Agents
 from arcp_trio.sandbox.containment import Mode, NoSandbox
 from arcp_trio.wire.agent_ref import parse_agent_ref
 from arcp_trio.wire.errors import InvalidRequest
+
+log = logging.getLogger(__name__)
 
 DEFAULT_REGISTRY: Final = "agents"
 
@@ -63,7 +66,7 @@ def named_agents(options: ServeOptions) -> list[Agents]:
     registries = list(map(_registry, options.agents))
     if options.workers is not None:
         if not registries:
-            raise CommandError("--workers: only agents of --agents run in workers; name a module")
+            log.warning("no agent runs in a worker: --workers is for those of --agents")
         try:
             registries = [registry.in_processes() for registry in registries]
         except TypeError as error:
