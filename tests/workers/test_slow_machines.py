@@ -1,4 +1,4 @@
-"""Which workers are ended: not those that are slow, but those that never answer. Virtual time."""
+"""Which workers are ended: those that never answer, and not those that are slow. Virtual time."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ class StandIns:
     """How long the zygote needs for an answer."""
     worker_seconds: float = 0
     """How long each worker needs for a sign of life."""
+    babbling: bool = False
+    """Whether a worker that is asked for a sign of life sends something else before it."""
+    process_id: int | None = None
+    """The process id of further workers; otherwise they are counted."""
     ended: list[int] = attrs.field(factory=list[int])
 
     async def zygote(self, control: socket.socket, nursery: trio.Nursery) -> None:
@@ -44,7 +48,8 @@ class StandIns:
                 nursery.start_soon(self._worker, descriptors[0])
             elif "end" in request:
                 self.ended.append(request["end"])
-            control.send(json.dumps({"child": count, "status": 0}).encode())
+            child = self.process_id or count
+            control.send(json.dumps({"child": child, "status": 0}).encode())
 
     async def _worker(self, descriptor: int) -> None:
         unpacker = Unpacker()
@@ -54,6 +59,9 @@ class StandIns:
                 while (frame := unpacker.next()) is not None:
                     assert frame == WorkerFrame("ask")
                     await trio.sleep(self.worker_seconds)
+                    if self.babbling:
+                        self.babbling = False
+                        await connection.send(packed(WorkerFrame("call")))
                     await connection.send(packed(WorkerFrame("alive")))
 
 
@@ -121,6 +129,37 @@ async def test_a_job_whose_limit_is_short_finds_a_silent_worker(
         with trio.fail_after(2 * SILENCE_SECONDS):
             worker = await stand_ins.processes.take()
         assert (worker.process_id, stand_ins.ended) == (2, [1])
+        stand_ins.processes.put_back(worker, whole=True)
+
+
+async def test_a_worker_that_sends_a_call_without_a_job_is_ended(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A worker that sends something else than a sign of life gets no job, whatever follows."""
+    del autojump_clock
+    async with open_stand_ins() as stand_ins:
+        stand_ins.babbling = True
+        worker = await stand_ins.processes.take()
+        assert (worker.process_id, stand_ins.ended) == (2, [1])
+        stand_ins.processes.put_back(worker, whole=True)
+
+
+async def test_a_worker_that_ends_before_its_first_job_gets_none(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A worker whose process ends gets no job, although it has given a sign of life just now."""
+    del autojump_clock
+    async with open_stand_ins() as stand_ins:
+        process = await trio.lowlevel.open_process(["sleep", "60"])
+        stand_ins.process_id = process.pid
+        stand_ins.processes.put_back(await stand_ins.processes.take(), whole=False)
+        await trio.testing.wait_all_tasks_blocked()
+        stand_ins.process_id = None
+        process.kill()
+        await process.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        worker = await stand_ins.processes.take()
+        assert (worker.process_id, stand_ins.ended) == (3, [1, process.pid])
         stand_ins.processes.put_back(worker, whole=True)
 
 

@@ -43,6 +43,8 @@ class Worker:
     jobs: int = 0
     begun: bool = False
     """Whether it has given a sign of life."""
+    ended: bool = False
+    """Whether its process was seen to end."""
     asked: float = -math.inf
     """When it was asked for a sign of life for a job."""
     heard: float = -math.inf

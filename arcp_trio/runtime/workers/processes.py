@@ -113,22 +113,27 @@ class WorkerProcesses:
                         await self._places.changed.wait()
 
     async def _lives(self, worker: Worker) -> bool:
-        """Return whether a worker gives a sign of life soon; otherwise it is doubted.
+        """Return whether a worker gives a sign of life soon; otherwise it is doubted, or ended.
 
         Cancellation: the worker is doubted, and idle again when it has answered.
         """
-        if trio.current_time() < worker.heard + SILENCE_SECONDS:
+        if not worker.ended and trio.current_time() < worker.heard + SILENCE_SECONDS:
             worker.heard = -math.inf
             return True
-        lives, worker.asked = False, trio.current_time()
+        worker.asked = trio.current_time()
         try:
-            with suppress(WorkerLost), trio.move_on_after(SILENCE_SECONDS):
+            with trio.fail_after(SILENCE_SECONDS):
                 await worker.wire.sign_of_life()
-                lives = True
-        finally:
-            if not lives:
-                self._doubt(worker)
-        return lives
+        except WorkerLost as error:
+            self._lose(worker, str(error))
+        except trio.TooSlowError:
+            self._doubt(worker)
+        except BaseException:
+            self._doubt(worker)
+            raise
+        else:
+            return True
+        return False
 
     def _doubt(self, worker: Worker) -> None:
         if self._closed:
@@ -148,11 +153,10 @@ class WorkerProcesses:
                 await worker.wire.sign_of_life()
         except (WorkerLost, trio.TooSlowError) as error:
             if worker.begun:
-                why = str(error) or "it gives no sign of life"
-                log.warning("idle worker lost", extra=worker.facts | {"error": why})
+                self._lose(worker, str(error) or "it gives no sign of life")
             else:
                 self._refuse(_ENDED_AS_IT_BEGAN)
-            self._spend(worker)
+                self._spend(worker)
         except BaseException:
             worker.wire.close()
             raise
@@ -168,6 +172,10 @@ class WorkerProcesses:
             assert isinstance(worker, Worker)
             return worker
         return None
+
+    def _lose(self, worker: Worker, why: str) -> None:
+        log.warning("idle worker lost", extra=worker.facts | {"error": why})
+        self._spend(worker)
 
     def _spend(self, worker: Worker) -> None:
         worker.wire.close()
@@ -212,4 +220,5 @@ async def _see_end(worker: Worker) -> None:
         await trio.lowlevel.wait_readable(process)
     finally:
         os.close(process)
+    worker.ended = True
     worker.wire.shut_down()
