@@ -23,6 +23,12 @@ async def test_a_wait_that_is_given_up_at_once_uses_no_allowance(peer: Peer) -> 
     assert end.get("result") == "heard", end
 
 
+async def test_nothing_is_kept_of_calls_that_are_too_large(peer: Peer) -> None:
+    """A call that is refused for its size is not among those that the agent waits for."""
+    with trio.fail_after(20):
+        assert (await run(peer, "too-large"))["result"] == 0
+
+
 @pytest.mark.parametrize("agent", ["crowd-on-trio", "crowd-on-asyncio"])
 async def test_a_job_with_many_waits_goes_on(peer: Peer, agent: str, tmp_path: Path) -> None:
     """A job that waits for more than fits logs meanwhile, gives its waits up, and waits anew."""

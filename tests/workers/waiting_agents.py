@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Final, TypeAlias
 
 import trio
@@ -164,6 +165,16 @@ async def last_words(job: JobContext) -> Json:
         with trio.CancelScope() as scope:
             scope.cancel()
             await job.log(str(number))
+
+
+@agents.agent("too-large", process=True)
+def too_large(job: BlockingContext) -> Json:
+    """Make calls that are too large to be sent; return how many are still waited for."""
+    for _ in range(50):
+        with suppress(ValueError):
+            job.log("x" * Limits().frame_bytes_in)
+    gc.collect()
+    return sum(isinstance(each, Future) for each in gc.get_objects())
 
 
 @agents.agent("hasty-on-trio", process=True)

@@ -65,17 +65,19 @@ class SocketCarrier:
 
     def start(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> Future[_T]:
         """Begin an operation; cancelling the future ends its wait."""
+        data = self._data(operation.__name__, args)
         future: Future[_T] = Future()
         if self._waits.add(future):
             lane = self._events if operation in IN_ORDER else self._others
-            number = self._begin(operation.__name__, future, args, lane)
+            number = self._begin(operation.__name__, data, future, lane)
             future.add_done_callback(lambda _done: self._drop(number))
         return future
 
     def ask(self, operation: Callable[[Desk, *_Ts], _T], *args: *_Ts) -> _T:
         """Have an operation carried out that waits for nothing, and block until it is done."""
+        data = self._data(operation.__name__, args)
         future: Future[_T] = Future()
-        self._begin(operation.__name__, future, args)
+        self._begin(operation.__name__, data, future)
         return future.result()
 
     def span(self, call_id: str) -> AbstractContextManager[object]:
@@ -116,13 +118,12 @@ class SocketCarrier:
         if not awaited and descriptor is not None:
             os.close(descriptor)
 
-    def _begin(
-        self,
-        name: str,
-        future: Future[Any],
-        args: tuple[object, ...],
-        lane: Lane | None = None,
-    ) -> int:
+    def _data(self, name: str, args: tuple[object, ...]) -> bytes:
+        """Encode the arguments of a call.
+
+        Raises:
+            ValueError: they are too large.
+        """
         if name == Desk.write_result.__name__:
             data = cast("bytes", args[0])
         elif name in FAILURES:
@@ -133,6 +134,9 @@ class SocketCarrier:
             data = value_data(cast("Sequence[JsonLike]", args))
         if len(data) > self._most_bytes:
             raise ValueError(f"a worker process sends at most {self._most_bytes} bytes at once")
+        return data
+
+    def _begin(self, name: str, data: bytes, future: Future[Any], lane: Lane | None = None) -> int:
         number = next(self._numbers)
         self._calls[number] = _Begun(future, lane, len(data))
         begin = self._send if lane is None else lane.begin
