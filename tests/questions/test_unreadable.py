@@ -30,6 +30,8 @@ class UnreadableStore(DurableStore):
         self.rows = True
         """Whether their rows can be read."""
         self.until = math.inf
+        self.gone = False
+        """Whether the node is gone."""
         self.error: Exception = StoreError("input/output error")
 
     def _try(self, job_id: str) -> None:
@@ -45,6 +47,8 @@ class UnreadableStore(DurableStore):
         """Return a job, unless it cannot be read."""
         if not self.rows:
             self._try(job_id)
+        if self.gone and job_id in self.unreadable:
+            raise Fenced("gone")
         return await super().job(job_id)
 
 
@@ -92,10 +96,11 @@ async def test_a_disk_that_comes_back(autojump_clock: MockClock, *, rows: bool) 
         assert (await history(runtime, bad))[-1] == "['yes']"
 
 
-async def test_a_node_that_is_gone_ends_no_job(autojump_clock: MockClock) -> None:
-    """A job whose memos cannot be read because the node is gone has no end there, in no log."""
+@pytest.mark.parametrize("error", [Fenced("gone"), StoreError("away")], ids=["gone", "away"])
+async def test_a_node_that_is_gone_ends_no_job(autojump_clock: MockClock, error: Exception) -> None:
+    """A job whose memos or row cannot be read because the node is gone has no end there."""
     bad, good, store = await two_that_ask()
-    store.unreadable, store.error = {bad}, Fenced("gone")
+    store.unreadable, store.error, store.gone = {bad}, error, True
     async with life(store) as (runtime, peer):
         (question,) = await waiting(peer, good)
         await answer(peer, question, "yes")

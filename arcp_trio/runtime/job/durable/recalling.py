@@ -68,7 +68,7 @@ async def _row_is_readable(job: Job) -> bool:
     """Return whether the store can be read, but for what this job remembers."""
     try:
         return await job.core.store.job(job.id) is not None
-    except StoreError:
+    except (StoreError, Fenced):
         return False
 
 
