@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -133,9 +133,11 @@ class Lifetime:
         core, sessions, cluster = self._core, self.sessions, self.cluster
         nursery.start_soon(keep_running, self._revoker.run, name="revocations")
         if cluster is not None:
-            nursery.start_soon(self._be_a_node, cluster, name="node")
+            be_a_node = partial(cluster.run, sessions, self.when_fenced)
+            nursery.start_soon(self._depend_on, be_a_node, "node failed", name="node")
         sift = None if cluster is None else cluster.waiting.sift
-        nursery.start_soon(partial(take_over, core, sessions, beginnings, sift), name="restart")
+        restart = partial(take_over, core, sessions, beginnings, sift)
+        nursery.start_soon(self._depend_on, restart, "restart failed", name="restart")
         # A store in trouble does not stop the start: clients are told of it.
         await first_of(core.taken_over.wait, core.store.troubled)
         nursery.start_soon(keep_running, partial(sweep, core, self.jobs, sessions), name="sweep")
@@ -173,14 +175,14 @@ class Lifetime:
             else:
                 self._fail(error, "store writer failed")
 
-    async def _be_a_node(self, cluster: Cluster) -> None:
-        """Be one of several nodes, until cancelled."""
+    async def _depend_on(self, work: Callable[[], Awaitable[None]], failed: str) -> None:
+        """Do what the runtime cannot go on without: its failure ends the block."""
         try:
-            await cluster.run(self.sessions, self.when_fenced)
+            await work()
         except* Exception as error:
             if not self.started:
                 raise
-            self._fail(error, "node failed")
+            self._fail(error, failed)
 
     def _fail(self, error: BaseException, what: str) -> None:
         """End the block, as nothing can be stored any longer."""

@@ -290,3 +290,31 @@ async def test_a_start_that_finds_its_node_gone(
     with trio.fail_after(SECONDS), pytest.raises(Fenced, match="gone"):
         async with runtime:
             pass
+
+
+@pytest.mark.logs_error(GONE)
+async def test_a_node_that_is_gone_before_it_has_taken_over(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that is gone when it reads what was left, after trouble, raises `Fenced` alone."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    runtime, store = runtime_over(database, "n0")
+    started = trio.Event()
+
+    async def return_at_once() -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def fail(*_: object) -> None:
+        await started.wait()
+        raise Fenced("gone")
+
+    async def live() -> None:
+        async with runtime:
+            started.set()
+            await trio.sleep_forever()
+
+    monkeypatch.setattr(store, "troubled", return_at_once)
+    monkeypatch.setattr(store, "recover", fail)
+    monkeypatch.setattr(store.shared, "beat", fail)
+    with trio.fail_after(SECONDS), pytest.raises(Fenced, match="gone"):
+        await live()
