@@ -29,7 +29,7 @@ NO_WORKERS: Final = "the agent's process cannot be started"
 SILENCE_SECONDS: Final = 2.0
 """How long a job waits for the sign of life of one worker before it asks another one."""
 ZYGOTES_TIMES: Final = 10
-"""A silent worker is ended after it has had as many times as long as the zygote needs to answer."""
+"""A silent worker has this many times as long as the zygote needs to answer; then it is ended."""
 PAUSE_SECONDS: Final = 1.0
 """The pause before another fork, after one was refused."""
 
