@@ -59,10 +59,9 @@ class StandIns:
                 while (frame := unpacker.next()) is not None:
                     assert frame == WorkerFrame("ask")
                     await trio.sleep(self.worker_seconds)
-                    if self.babbling:
-                        self.babbling = False
-                        await connection.send(packed(WorkerFrame("call")))
-                    await connection.send(packed(WorkerFrame("alive")))
+                    before = packed(WorkerFrame("call")) if self.babbling else b""
+                    self.babbling = False
+                    await connection.send(before + packed(WorkerFrame("alive")))
 
 
 @asynccontextmanager
