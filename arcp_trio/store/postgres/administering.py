@@ -172,12 +172,12 @@ def _outcome(
 
 def _durability(db: Database) -> Finding:
     synced, synchronous, standbys, connected = _one(db, _DURABILITY)
-    if not synced:
-        told = "fsync is off: a loss of power may lose the database"
-        return Finding("commits", told, good=False)
     if synchronous == "off":
         told = "synchronous_commit is off: a crash may lose what clients were told"
         return Finding("commits", told, good=False)
+    if not synced:
+        told = "not synced, as fsync is off: a loss of power may lose the database"
+        return Finding("commits", told)
     if not connected:
         return Finding("commits", "synced; no standby is connected")
     if standbys:
