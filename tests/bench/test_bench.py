@@ -127,6 +127,7 @@ ROWS: Final[dict[str, dict[str, frozenset[str]]]] = {
             "watch of 10 jobs at another node: server's time for 1,000",
             "a node with 20 jobs is killed, and declared dead after 2 s: all have ended",
             "a node with 50 sessions is killed: all are back at 2 others",
+            "a node with 50 sessions is told to end: it has let go of them",
             *(
                 f"a group of {events} of {sessions}: {what}"
                 for events, sessions in (

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.submission import Submission
-    from arcp_trio.store.shared import Shared
     from arcp_trio.wire.messages import Submit
 
 KEY_SECONDS: Final = 0.1
@@ -149,11 +148,10 @@ class Judge:
             AcceptanceRefused: that node does not decide, or the session is elsewhere.
         """
         shared = self._core.store.shared
-        assert shared is not None, "a job is refused only because of another node"
-        await self._notice_theft(submission.session, shared)
+        await self._notice_theft(submission.session)
         with trio.move_on_at(patience_ends):
             while not submission.session.elsewhere:
-                claimed = await shared.is_claimed(*claim.owner)
+                claimed = shared is None or await shared.is_claimed(*claim.owner)
                 known = await self._look_up(submission, claim)
                 if known is not None:
                     return known
@@ -162,11 +160,13 @@ class Judge:
                     return None
         raise AcceptanceRefused
 
-    async def _notice_theft(self, session: Session, shared: Shared) -> None:
+    async def _notice_theft(self, session: Session) -> None:
         """End the session here if the job was refused because another node has the session."""
-        place = await shared.place(session.id)
-        if place is None or place.node != shared.node:
-            session.went_elsewhere()
+        shared = self._core.store.shared
+        if shared is not None:
+            place = await shared.place(session.id)
+            if place is None or place.node != shared.node:
+                session.went_elsewhere()
 
     async def _repeat(self, submission: Submission, known: KeyRow) -> Decision:
         """Return the same acceptance again, with a watch of the job (§7.2).
