@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
@@ -127,11 +128,31 @@ async def test_it_is_over_whatever_its_jobs_do(
     assert 1012 in codes
 
 
+async def replaced(
+    database: str, be_older: Callable[[], Awaitable[None]], ready: trio.Event
+) -> None:
+    """Run a node `n0`, and, once it is ready, a later one of that name, until the first is over."""
+    over = trio.Event()
+
+    async def see_older_end() -> None:
+        with pytest.raises(Fenced):
+            await be_older()
+        over.set()
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(see_older_end)
+            await ready.wait()
+            newer, _ = runtime_over(database, "n0")
+            async with newer:
+                await over.wait()
+
+
 @pytest.mark.logs_error(GONE)
 async def test_a_client_is_told_nothing_but_the_close(database: str) -> None:
     """What a client asks of a node that is gone has no answer there: it asks the next node."""
     await trio.to_thread.run_sync(make_schema, database, None)
-    recorder, asking, over = WireRecorder(), trio.Event(), trio.Event()
+    recorder, asking = WireRecorder(), trio.Event()
     older, store = runtime_over(database, "n0")
     answers = list[Frame]()
 
@@ -148,18 +169,7 @@ async def test_a_client_is_told_nothing_but_the_close(database: str) -> None:
             answers.append(await client.receive())
             asking.set()
 
-    async def see_older_end() -> None:
-        with pytest.raises(Fenced):
-            await be_older()
-        over.set()
-
-    with trio.fail_after(60):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(see_older_end)
-            await asking.wait()
-            newer, _ = runtime_over(database, "n0")
-            async with newer:
-                await over.wait()
+    await replaced(database, be_older, asking)
     assert all(answer["type"] == "session.jobs" for answer in answers), answers[-1]
 
 
@@ -167,7 +177,7 @@ async def test_a_client_is_told_nothing_but_the_close(database: str) -> None:
 async def test_a_client_that_comes_to_it_is_told_to_try_again(database: str) -> None:
     """A client that wants a session of a node that is gone is told so, by an error to retry."""
     await trio.to_thread.run_sync(make_schema, database, None)
-    recorder, coming, over = WireRecorder(), trio.Event(), trio.Event()
+    recorder, coming = WireRecorder(), trio.Event()
     older, store = runtime_over(database, "n0")
     refusal: InternalError | None = None
 
@@ -184,18 +194,7 @@ async def test_a_client_that_comes_to_it_is_told_to_try_again(database: str) -> 
                     refusal = error
             await trio.sleep_forever()
 
-    async def see_older_end() -> None:
-        with pytest.raises(Fenced):
-            await be_older()
-        over.set()
-
-    with trio.fail_after(60):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(see_older_end)
-            await coming.wait()
-            newer, _ = runtime_over(database, "n0")
-            async with newer:
-                await over.wait()
+    await replaced(database, be_older, coming)
     assert refusal is not None
     assert refusal.retryable
     assert "another one goes on" in refusal.message
