@@ -17,11 +17,12 @@ import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, LiteralString
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
+import trio
 
 from tests.postgres_server import PostgresMissingError, own_server, programs
 from tests.processes import alive
@@ -103,6 +104,21 @@ def fresh_database() -> Generator[str]:
     finally:
         with psycopg.connect(server, autocommit=True) as admin:
             admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def execute(database: str, *statements: LiteralString) -> None:
+    """Execute statements, each in a transaction of its own, while other tasks go on.
+
+    A statement may wait for a lock of a node whose messages a task of this process carries: in the
+    thread of that task it would wait for ever.
+    """
+
+    def work() -> None:
+        with psycopg.connect(database, autocommit=True) as db:
+            for statement in statements:
+                db.execute(statement)
+
+    await trio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
 # -- for pytest

@@ -7,12 +7,12 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import psycopg
 import trio
 
 from tests.cluster.client import Client
 from tests.cluster.nodes import NODE_SECONDS, Node
 from tests.cluster.stage import Stage
+from tests.postgres import execute
 
 _PAUSE_SECONDS: Final = 0.3
 """The longest time between two faults; many of them last longer."""
@@ -113,11 +113,11 @@ class Chaos:
         await self._stage.cluster.balancer.cut(node.port)
 
     async def _cut_backends(self, node: Node) -> None:
-        with psycopg.connect(self._stage.cluster.database, autocommit=True) as db:
-            db.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE"
-                " datname = current_database() AND pid <> pg_backend_pid() AND random() < 0.3"
-            )
+        await execute(
+            self._stage.cluster.database,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE"
+            " datname = current_database() AND pid <> pg_backend_pid() AND random() < 0.3",
+        )
 
 
 class Work:

@@ -16,6 +16,7 @@ import trio
 from tests.cluster.client import Client
 from tests.cluster.nodes import Node
 from tests.cluster.stage import Stage, staged
+from tests.postgres import execute
 from tests.postgres_server import VolumeMissingError, own_server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
@@ -103,13 +104,13 @@ async def test_the_database_is_far_away(database: str, tmp_path: Path) -> None:
 
 async def cut_connections(database: str, times: int) -> None:
     """End all connections of all nodes, again and again, while they are in use."""
-    with psycopg.connect(database, autocommit=True) as db:
-        for _ in range(times):
-            db.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-            await trio.sleep(0.1)
+    for _ in range(times):
+        await execute(
+            database,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+        await trio.sleep(0.1)
 
 
 @contextmanager
@@ -140,14 +141,12 @@ async def ready(node: Node) -> tuple[int, str]:
 
 async def fill_disk(database: str) -> None:
     """Have the server say for a moment that its disk is full."""
-    with psycopg.connect(database, autocommit=True) as db:
-        db.execute(
-            "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS"
-            " $$ BEGIN RAISE 'no space left on device' USING ERRCODE = '53100'; END $$"
-        )
-        db.execute(
-            "CREATE TRIGGER full_disk BEFORE INSERT ON arcp.journal"
-            " FOR EACH STATEMENT EXECUTE FUNCTION full_disk()"
-        )
-        await trio.sleep(0.5)
-        db.execute("DROP TRIGGER full_disk ON arcp.journal")
+    await execute(
+        database,
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE 'no space left on device' USING ERRCODE = '53100'; END $$",
+        "CREATE TRIGGER full_disk BEFORE INSERT ON arcp.journal"
+        " FOR EACH STATEMENT EXECUTE FUNCTION full_disk()",
+    )
+    await trio.sleep(0.5)
+    await execute(database, "DROP TRIGGER full_disk ON arcp.journal")

@@ -17,6 +17,7 @@ from tests.cluster.client import Client
 from tests.cluster.line import DatabaseLine
 from tests.cluster.nodes import Node
 from tests.cluster.stage import Stage, staged
+from tests.postgres import execute
 from tests.postgres_server import PostgresServer, own_server
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
@@ -46,13 +47,13 @@ async def primary_and_standby() -> AsyncGenerator[
                 yield primary, standby, line
 
 
-def fail_over(stage: Stage, primary: PostgresServer, standby: PostgresServer) -> None:
+async def fail_over(stage: Stage, primary: PostgresServer, standby: PostgresServer) -> None:
     """Lose the primary server, and have the nodes find the standby in its place."""
     primary.stop(signal.SIGQUIT)
     for node in stage.cluster.nodes:
         node.line.database = standby.url()
     stage.cluster.database = standby.url()
-    standby.execute("SELECT pg_promote()")
+    await execute(standby.url(), "SELECT pg_promote()")
 
 
 def answer(database: str, query: LiteralString, *values: object) -> Any:
@@ -72,7 +73,7 @@ async def test_a_synchronous_standby_takes_over(tmp_path: Path) -> None:
             client = await stage.client(stage.cluster[0])
             job = await client.submit("count", [LINES, 0.02], "count")
             await client.heard(job, 20)
-            fail_over(stage, primary, standby)
+            await fail_over(stage, primary, standby)
             await client.counted(job, LINES)
             assert client.lost_sessions == 0
             assert all(node.running for node in stage.cluster.nodes)
@@ -127,7 +128,7 @@ async def test_an_asynchronous_standby_has_forgotten_the_last_moments(tmp_path: 
             for client in (submitter, follower):
                 await client.heard(job, client.said(job) + 100)
             knew_more = [told(submitter), told(follower)]
-            fail_over(stage, primary, standby)
+            await fail_over(stage, primary, standby)
         assert await home.ended() == await elsewhere.ended() == FENCED
         for client in (submitter, follower):
             await refused(client)
