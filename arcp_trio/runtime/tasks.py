@@ -11,6 +11,7 @@ from typing import Final, TypeVarTuple
 import trio
 
 from arcp_trio.nurseries import tasks_beside
+from arcp_trio.store.errors import Fenced
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +36,27 @@ def start_clean(
 
 
 async def keep_running(work: Callable[[*_Ts], Awaitable[None]], *args: *_Ts) -> None:
-    """Run background work; log its failure and run it again."""
+    """Run background work until it returns, or finds out that this node is gone.
+
+    Another failure is logged, and the work is run again.
+    """
     while True:
         try:
-            await work(*args)
+            return await _until_gone(work, *args)
         except Exception:
             log.exception("background work failed, and goes on")
             await trio.sleep(PAUSE_SECONDS)
+
+
+async def _until_gone(work: Callable[[*_Ts], Awaitable[None]], *args: *_Ts) -> None:
+    """Do work, and leave it once this node is gone.
+
+    Other errors are raised, also those that come in one group with `Fenced`.
+    """
+    try:
+        await work(*args)
+    except* Fenced:
+        pass  # what this node depends on finds that out, too, and ends it
 
 
 async def first_of(*waits: Callable[[], Awaitable[None]]) -> None:

@@ -75,7 +75,7 @@ class Cluster:
                 "sessions not awake": partial(self.parking.park_strays, sessions),
             }
             for name, work in works.items():
-                nursery.start_soon(keep_running, partial(_until_gone, work), name=name)
+                nursery.start_soon(keep_running, work, name=name)
             await self.members.run(over)
 
     async def _exchange(self, obeyer: Obeyer) -> None:
@@ -118,15 +118,3 @@ def _revealer(core: Core, shared: Shared, jobs: Jobs, asker: Asker) -> Revealer 
         log.info("clients at other nodes than their jobs get no credentials", extra=facts)
         return None
     return Revealer(core, shared, asker.ask_to_reveal)
-
-
-async def _until_gone(work: Callable[[], Awaitable[None]]) -> None:
-    """Work, and wait for the end once there is no more to do, as this node ends or is gone.
-
-    Other errors are raised, also those that come in one group with `Fenced`.
-    """
-    try:
-        await work()
-    except* Fenced:
-        pass  # its beats find that out, too
-    await trio.sleep_forever()

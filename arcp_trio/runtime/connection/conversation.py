@@ -17,6 +17,7 @@ from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.session.clerk import Request
 from arcp_trio.runtime.usage import serve_principal
+from arcp_trio.store.errors import Fenced
 from arcp_trio.transport.base import HasPings, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import HeartbeatLost, Unauthenticated
@@ -184,6 +185,8 @@ class Conversation:
             await self._sender.run()
         except TransportClosed:
             self._closing.now(CloseCode.NORMAL, "")
+        except Fenced:
+            await trio.sleep_forever()  # this node is about to end, and the connection with it
 
     async def _end_in_time(self) -> None:
         """End the connection when the client's token is no longer good."""

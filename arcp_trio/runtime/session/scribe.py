@@ -26,7 +26,7 @@ from arcp_trio.runtime.session.outbox import (
 from arcp_trio.runtime.session.publisher import Publisher
 from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.store.records import Owed
 from arcp_trio.transport.close_codes import CloseCode
@@ -197,6 +197,8 @@ class Scribe:
         except JournalTrimmed as gone:
             await self._give_up(session.watches[gone.job_id])
             return False
+        except Fenced:
+            await trio.sleep_forever()  # this node is about to end, and the session here with it
         except StoreError:
             log.exception("catching up failed", extra=session.facts)
             session.lose_connection(store_trouble())

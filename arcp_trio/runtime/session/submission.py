@@ -15,6 +15,7 @@ from arcp_trio.runtime.session.claims import Claim, ConnectionOver
 from arcp_trio.runtime.session.judge import Decision, Judge
 from arcp_trio.runtime.session.outbox import Answer, Promise, Repeat
 from arcp_trio.runtime.session.watch import Watch
+from arcp_trio.store.errors import Fenced
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import loads_exact
@@ -117,7 +118,7 @@ class Submissions:
     async def _decision(self, submission: Submission) -> Decision | ArcpError | None:
         try:
             return await self._judge.decide(submission)
-        except ConnectionOver:
+        except (ConnectionOver, Fenced):
             return None
         except ArcpError as error:
             return error

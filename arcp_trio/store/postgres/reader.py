@@ -12,7 +12,7 @@ import trio
 from psycopg.conninfo import make_conninfo
 
 from arcp_trio.rounds import Rounds
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.store.interface import Said
 from arcp_trio.store.job_query import JobQuery
 from arcp_trio.store.looking import SnapshotReads
@@ -59,7 +59,7 @@ class ReadLines:
     node: int = 0
     """The node whose rows `recover` reads."""
     doubt: Callable[[], None] = lambda: None
-    """Called if a read goes on failing."""
+    """Called if a read goes on failing, or finds out that the node is gone."""
 
 
 class PostgresReader(SnapshotReads):
@@ -87,6 +87,9 @@ class PostgresReader(SnapshotReads):
         while True:
             try:
                 return await self._try(lambda db: act(db, *args, **kwargs))
+            except Fenced:
+                self._lines.doubt()  # the writer finds it out, too, and the node ends
+                raise
             except StoreError:
                 failing = trio.current_time() - began
                 if failing >= RETRY_SECONDS:
