@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Final
 
 import psycopg
@@ -12,11 +11,7 @@ import pytest
 import trio
 
 from arcp_trio import Fenced, PostgresStore
-from arcp_trio.store.interface import Reads
-from arcp_trio.store.job_query import JobQuery
-from arcp_trio.store.nodes import NodeRow, NodeState
 from arcp_trio.store.records import Mark
-from arcp_trio.store.shared import Shared
 from arcp_trio.store.writes import AppendLog, Write
 from tests import defects
 from tests.store.engines import running
@@ -71,76 +66,6 @@ async def store_behind_a_fence(url: str, write: Write) -> None:
             await stored(store, write)
     finally:
         assert rows(url) == before
-
-
-def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Return a call of each method of a store and of what it is as one of several."""
-    shared = store.shared
-    dead = NodeRow(node=0, name="dead", state=NodeState.UP, version="1", beats=0, since=0.0)
-    found: dict[str, Callable[[], Awaitable[object]]] = {
-        "recover": store.recover,
-        "stored_bytes": store.stored_bytes,
-        "session": partial(store.session, "S"),
-        "session_of_token": partial(store.session_of_token, b"token"),
-        "owner": partial(store.owner, "J"),
-        "job": partial(store.job, "J"),
-        "jobs": partial(store.jobs, JobQuery(principal="alice", limit=1)),
-        "index_after": partial(store.index_after, "J", 1),
-        "key": partial(store.key, "alice", "k", 0.0),
-        "owed": partial(store.owed, {"J": 0}, 1, 1),
-        "memos": partial(store.memos, "J"),
-        "memo": partial(store.memo, "J", "step"),
-        "said": partial(store.said, "J", 0),
-        "covers": partial(store.covers, "S", 0),
-        "replay": partial(store.replay("S", 0, 1, 1).next, 1, 1),
-        "beat": partial(shared.beat, 0.05, lambda _: None, lambda: None),
-        "adopt": partial(shared.adopt, dead),
-        "nodes": shared.nodes,
-        "leave_jobs": partial(shared.leave_jobs, ["J"]),
-        "take_jobs": partial(shared.take_jobs, ["agent@1"], 1, 600.0),
-        "drain": shared.drain,
-        "leave": shared.leave,
-        "open_commands": partial(shared.open_commands, ()),
-        "answers": shared.answers,
-        "submitters": partial(shared.submitters, "J"),
-        "public_key": partial(shared.public_key, 1, "S"),
-        "news": partial(shared.news, ["J"], {"J": 0}, 1, 1),
-        "cursor_elsewhere": partial(shared.cursor_elsewhere, ["J"], "S"),
-        "place": partial(shared.place, "S"),
-        "take_when_unlocked": partial(shared.take_when_unlocked, "S", 0, 0),
-        "sessions_here": shared.sessions_here,
-        "find": partial(shared.find, "S"),
-        "is_connected": partial(shared.is_connected, 7),
-        "is_claimed": partial(shared.is_claimed, "alice", "k"),
-        "held_elsewhere": shared.held_elsewhere,
-    }
-    # These have values, wait for a sign of other nodes, or have something counted.
-    others = {"node", "name", "signing_key", "asked", "moved", "time_calls"}
-    assert Reads.__abstractmethods__ | Shared.__abstractmethods__ == others | set(found)
-    return found
-
-
-async def raises_fenced(call: Callable[[], Awaitable[object]]) -> bool:
-    """Make a call; return whether it says that the node is fenced."""
-    try:
-        await call()
-    except Fenced:
-        return True
-    return False
-
-
-async def test_every_method_of_a_fenced_node_says_so(url: str) -> None:
-    """What another node has adopted raises `Fenced` at any call, reads included."""
-    async with running(PostgresStore(url, synchronous=False)) as store:
-        await stored(store, *BASE)
-        async with running(PostgresStore(url, synchronous=False)) as other:
-            (dead,) = [n for n in await other.shared.nodes() if n.node == store.shared.node]
-            await other.shared.adopt(dead)
-        before = rows(url)
-        for name, call in calls(store).items():
-            with trio.fail_after(SECONDS):
-                assert await raises_fenced(call), name
-    assert rows(url) == before
 
 
 async def test_a_fenced_node_says_what_may_be_the_reason(url: str) -> None:

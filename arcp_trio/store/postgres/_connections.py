@@ -144,6 +144,8 @@ class DatabaseThread:
             StoreError: the database cannot do it now.
         """
         async with self._turn:
+            if self._membership.fenced is not None:  # whether or not the store is still open
+                raise Fenced(*self._membership.fenced.args)
             failed: StoreError | None = None
             self._given_up.clear()
             self.busy_since = trio.current_time()
@@ -189,8 +191,6 @@ class DatabaseThread:
 
     def _call(self, act: Callable[[Database], _T]) -> _T:
         membership = self._membership
-        if membership.fenced is not None:
-            raise Fenced(*membership.fenced.args)
         try:
             with store_errors(membership.address):
                 return act(self._connection())

@@ -121,15 +121,12 @@ class PostgresStore(PostgresReader, Store):
             for thread in (self._writer, *self._readers, self._between):
                 threads.enter_context(thread)
             await self._open()
-            try:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._housekeeping.run, name="store housekeeping")
-                    nursery.start_soon(self._wake_ups.run, name="store wake-ups")
-                    nursery.start_soon(self._end_hold_ups, name="store hold-ups")
-                    yield
-                    nursery.cancel_scope.cancel(reason="the store is being closed")
-            finally:
-                self._lines.idle.clear()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._housekeeping.run, name="store housekeeping")
+                nursery.start_soon(self._wake_ups.run, name="store wake-ups")
+                nursery.start_soon(self._end_hold_ups, name="store hold-ups")
+                yield
+                nursery.cancel_scope.cancel(reason="the store is being closed")
 
     async def _open(self) -> None:
         membership = self._membership
@@ -143,7 +140,7 @@ class PostgresStore(PostgresReader, Store):
         for thread in threads:
             await thread.run(lambda db: set_up(db, membership))
         self._lines.node = membership.node
-        self._lines.idle.extend(self._readers)
+        self._lines.idle[:] = self._readers
         self._housekeeping.wake()
 
     def _join(self, db: Database) -> None:

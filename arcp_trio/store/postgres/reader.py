@@ -54,7 +54,7 @@ class ReadLines:
     """What all readers of one store share."""
 
     idle: list[ReadLine] = attrs.field(factory=list[ReadLine])
-    """The lines on which nobody reads now; empty while the store is not open."""
+    """The lines on which nobody reads now; empty before the store is open."""
     rounds: Rounds = attrs.field(factory=lambda: Rounds(places=READERS))
     node: int = 0
     """The node whose rows `recover` reads."""
