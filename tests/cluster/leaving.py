@@ -65,6 +65,12 @@ async def where(database: str, job_id: str) -> str | None:
     return await trio.to_thread.run_sync(read)
 
 
+async def has_stepped(node: NodeHere, job_id: str) -> None:
+    """Wait until a durable job has taken a step."""
+    while not await node.store.memos(job_id):  # noqa: ASYNC110 - in the database
+        await trio.sleep(0.01)
+
+
 async def other_known(node: NodeHere) -> None:
     """Wait until a node has seen another one, so that it can leave anything to it."""
     while scrape(node.runtime)("nodes", state="up") < 2:  # noqa: ASYNC110 - a beat tells nobody
@@ -86,7 +92,6 @@ async def waiting_job(database: str, limits: Limits = QUICK) -> AsyncGenerator[t
             async with first, clients_of(first, a, recorder) as leaver:
                 await other_known(leaver)
                 client, job_id = await _leave(leaver, other)
-            assert await where(database, job_id) is None
             yield client, job_id
 
 
@@ -94,7 +99,7 @@ async def _leave(leaver: NodeHere, other: NodeHere) -> tuple[Peer, str]:
     """Have a node leave in the middle of a job; return its client, who is at the other one then."""
     client = await leaver.welcomed()
     job_id = (await client.submit("steps", STEPS))["job_id"]
-    await trio.sleep(0.5)
+    await has_stepped(leaver, job_id)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(leaver.runtime.shutdown)
         assert await closed(client) == 1012
@@ -102,7 +107,8 @@ async def _leave(leaver: NodeHere, other: NodeHere) -> tuple[Peer, str]:
 
 
 async def goes_on_at(name: str, database: str, client: Peer, job_id: str) -> None:
-    """Check that the job goes on at a node with its agent, which is started, and ends there."""
+    """Check that a job that no node has goes on at one with its agent, and ends there."""
+    assert await where(database, job_id) is None
     runtime, _ = runtime_over(database, name, agents, limits=QUICK)
     async with runtime:
         end = await client.until_terminal(job_id)

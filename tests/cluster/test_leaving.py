@@ -16,7 +16,16 @@ from arcp_trio import Agents, InternalError, JobContext, Json, Runtime
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.store.records import Recovered
 from arcp_trio.testing import Peer, WireRecorder
-from tests.cluster.leaving import QUICK, agents, closed, goes_on_at, other_known, waiting_job, where
+from tests.cluster.leaving import (
+    QUICK,
+    agents,
+    closed,
+    goes_on_at,
+    has_stepped,
+    other_known,
+    waiting_job,
+    where,
+)
 from tests.cluster.side_by_side import clients_of, nodes_over, runtime_over
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
@@ -33,19 +42,26 @@ async def napper(job: JobContext) -> None:
 
 async def test_clients_and_durable_jobs_go_on_at_once(database: str) -> None:
     """Clients are sent away with 1012; a job that cannot move ends within the drain, seen there."""
-    async with nodes_over(database, others=[agents], limits=QUICK) as (leaver, other):
+    held, may_end = Agents(), trio.Event()
+
+    @held.agent("held")
+    async def hold(_job: JobContext) -> None:
+        await may_end.wait()
+
+    async with nodes_over(database, others=[agents, held], limits=QUICK) as (leaver, other):
         with trio.fail_after(60):
-            client = await leaver.welcomed()
-            durable = (await client.submit("steps", 60))["job_id"]
-            short = (await client.submit("pause", 3))["job_id"]
-            await client.submit("echo")
             await other_known(leaver)
-            await trio.sleep(1)  # some steps
+            client = await leaver.welcomed()
+            short = (await client.submit("held"))["job_id"]
+            await client.submit("echo")
+            durable = (await client.submit("steps", 60))["job_id"]
+            await has_stepped(leaver, durable)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(leaver.runtime.shutdown, drain=30))
                 assert await closed(client) == 1012
                 assert leaver.runtime.ready() == "shutting down"
                 again = await other.welcomed(resume=client.resume_from())
+                may_end.set()
                 first = await again.until_terminal(short)
                 assert first["type"] == "job.result"
             end = await again.until_terminal(durable)
@@ -219,7 +235,6 @@ async def test_a_job_is_taken_by_a_node_that_is_about_to_end(
     async with waiting_job(database) as (client, job_id):
         async with taking(monkeypatch, database):
             pass
-        assert await where(database, job_id) is None
         await goes_on_at("d", database, client, job_id)
 
 
