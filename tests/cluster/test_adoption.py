@@ -138,8 +138,11 @@ async def test_a_sign_of_life_at_the_last_moment(database: str) -> None:
     async with opened(database, "a", "b") as (a, b):
         await at_work(a)
         dead = await row_of(b, "a")
-        with trio.move_on_after(0.5):
-            await a.shared.beat(60, lambda _: None, lambda: None)
+        beaten = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(a.shared.beat, 60, lambda _: beaten.set(), lambda: None)
+            await beaten.wait()
+            nursery.cancel_scope.cancel()
         assert await b.shared.adopt(dead) is None
         assert (await row_of(b, "a")).beats == dead.beats + 1
 
