@@ -47,30 +47,33 @@ class MachineClock:
 
 async def test_times_are_the_databases(database: str, machine: MachineClock) -> None:
     """A job is accepted at the time of the database, and not at that of its node."""
-    machine.ahead = 0.9
+    machine.ahead = 0.5
     await trio.to_thread.run_sync(make_schema, database, None)
     runtime, store = runtime_over(database, "a", limits=QUICK)
     with trio.fail_after(60):
         async with runtime, clients_of(runtime, store) as node:
-            while runtime.ready() is not None:  # noqa: ASYNC110 - a beat tells nobody
+            # The first answers may have been slow: then it takes some beats.
+            while abs(runtime.clock.now() - await now_of(database)) > NEAR / 2:  # noqa: ASYNC110
                 await trio.sleep(0.05)
             client = await node.welcomed()
             before = await now_of(database)
             accepted = await client.submit("echo", {})
             after = await now_of(database)
+            offset = pytest.approx(-0.5, abs=NEAR)
+            while scrape(runtime)("clock_offset_seconds") != offset:  # noqa: ASYNC110
+                await trio.sleep(0.05)
     at = parse_rfc3339(accepted["accepted_at"])
     assert before - NEAR <= at <= after + NEAR
-    assert scrape(runtime)("clock_offset_seconds") == pytest.approx(-0.9, abs=NEAR)
 
 
 async def test_a_machine_with_a_wrong_clock_joins_nobody(
     database: str, machine: MachineClock
 ) -> None:
-    """The refusal says how far the clock is off."""
-    machine.ahead = 3600
+    """The refusal says how far the clock is off, about: the server's answer may be slow."""
+    machine.ahead = 3650
     await trio.to_thread.run_sync(make_schema, database, None)
     runtime, _ = runtime_over(database, "a", limits=QUICK)
-    with pytest.raises(StoreError, match=r"is 3600\.. s ahead of that of the database"):
+    with pytest.raises(StoreError, match=r"is 36\d\d\.\d s ahead of that of the database"):
         await runtime.__aenter__()
 
 
