@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -13,6 +14,9 @@ from psycopg import Connection
 from psycopg.pq import PipelineStatus
 
 from arcp_trio.store.errors import StoreError
+from arcp_trio.store.postgres import _held_up
+from arcp_trio.store.postgres._address import DatabaseAddress
+from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.shared_writes import ReleaseSession
 from arcp_trio.store.writes import AcceptJob
 from tests.store.engines import job_row, key_row
@@ -51,6 +55,34 @@ def held(
             yield still
         finally:
             still.close()
+
+
+class Looks:
+    """When the nodes here began to look for what holds them up, as far as they have found it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._begun: list[float] = []
+        look = _held_up._cut_off
+
+        def note(db: Database, address: DatabaseAddress, me: int) -> list[int]:
+            began = time.monotonic()
+            found = look(db, address, me)
+            self._begun.append(began)
+            return found
+
+        patch.setattr(_held_up, "_cut_off", note)
+
+    async def one_late(self) -> None:
+        """Wait for a look at which what stands still from now on has done so for long enough."""
+        due = time.monotonic() + 2 * _held_up.STILL_SECONDS
+        while not self._begun or self._begun[-1] < due:  # noqa: ASYNC110 - a look tells nobody
+            await trio.sleep(0.01)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    """The looks of the nodes here."""
+    return Looks(monkeypatch)
 
 
 def is_cut_off(still: Connection) -> bool:
@@ -94,26 +126,24 @@ async def test_a_parked_session_does_not_wait_for_a_node_that_stands_still(datab
 
 
 @pytest.mark.parametrize("by", ["psql", "arcp/debug"])
-async def test_only_nodes_are_cut_off(by: str, database: str) -> None:
+async def test_only_nodes_are_cut_off(by: str, looks: Looks, database: str) -> None:
     """Another program that has a row locked is waited for, although it stands still."""
     async with stores(database, 1) as (mine,):
         with held(database, HOLD_SESSION, by=by) as still:
             group = mine.put(batch())
-            with trio.move_on_after(SOON):
-                await group.committed()
+            await looks.one_late()
             assert not is_cut_off(still)
             still.rollback()
             await group.committed()
         assert not group.refused
 
 
-async def test_a_node_does_not_cut_itself_off(database: str) -> None:
+async def test_a_node_does_not_cut_itself_off(looks: Looks, database: str) -> None:
     """A connection of the node itself that is slow within a transaction is waited for."""
     async with stores(database, 1) as (mine,):
         with held(database, HOLD_SESSION, by=f"arcp/{shared(mine).node}") as still:
             group = mine.put(batch())
-            with trio.move_on_after(SOON):
-                await group.committed()
+            await looks.one_late()
             still.rollback()
             await group.committed()
 
