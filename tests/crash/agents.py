@@ -1,4 +1,4 @@
-"""The agent of the server that is killed."""
+"""The agents of the servers that are killed, or whose disk is full."""
 
 from __future__ import annotations
 
@@ -22,3 +22,14 @@ async def count(job: JobContext) -> Json:
         if number % burst == burst - 1:
             await trio.sleep(pause)
     return total
+
+
+@agents.agent("gated")
+async def gated(job: JobContext) -> None:
+    """Take steps: the first, and the others once there is a file `go on` in the working folder."""
+    assert isinstance(job.input, int)
+    for step in range(1, job.input + 1):
+        await job.progress(step, total=job.input)
+        await trio.sleep(0.05)
+        while not await trio.Path("go on").exists():  # noqa: ASYNC110 - no event tells
+            await trio.sleep(0.05)

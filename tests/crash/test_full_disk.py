@@ -30,13 +30,15 @@ def set_largest_file(process: int, size: int) -> None:
 def test_work_waits_for_the_disk_and_goes_on_by_itself(tmp_path: Path) -> None:
     """On a full disk clients are told and submits refused; with room again, work goes on."""
     with starter(tmp_path) as start:
-        served = start("serve", "--port=0", "--token=alice=x")
+        agents = ("--agents=tests.crash.agents", "--demo-agents")
+        served = start("serve", "--port=0", "--token=alice=x", *agents)
         url = served.url()
         with peer(url, "x") as idle:
             with peer(url, "x") as busy:
-                busy.submit("countdown", {"n": STEPS, "delay": 0.05})
+                busy.submit("gated", STEPS)
                 busy.receive()
                 set_largest_file(served.process.pid, 0)
+                (tmp_path / "go on").touch()
                 seen, error = until_told(busy)
             assert_worth_a_retry(error)
             served.line("store in trouble, everything waits for it")
