@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from itertools import pairwise
 from typing import cast
 
 import pytest
@@ -23,7 +22,7 @@ from tests.stage import hello_payload
 from tests.store.engines import EACH_LOCAL_ENGINE, ENGINES, Engine
 
 RETENTION_SECONDS = 100
-ROUNDS = 4
+ROUNDS = 8
 
 
 async def visit(world: World, n: int) -> None:
@@ -41,9 +40,9 @@ async def visit(world: World, n: int) -> None:
 
 
 async def check_nothing_stays(engine: Engine, clock: MockClock, visits: int) -> None:
-    """Make rounds of `visits` until one adds nothing to the memory in use.
+    """Make rounds of `visits`, and compare the memory in use after the second with that at the end.
 
-    A leak adds to every round; memory that threads and caches take does not.
+    A leak adds to every round; memory that threads and caches take comes and goes.
     """
     with engine.make() as store:
         world = World(
@@ -62,7 +61,7 @@ async def check_nothing_stays(engine: Engine, clock: MockClock, visits: int) -> 
                 assert await engine.left(store) == {}
                 assert tasks() == tasks_before
                 in_use.append(blocks())
-        assert min(more - before for before, more in pairwise(in_use)) < visits // 2
+        assert in_use[-1] - in_use[1] < (ROUNDS - 2) * visits // 2
 
 
 @pytest.mark.parametrize("engine", EACH_LOCAL_ENGINE)
