@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 PERIOD_SECONDS: Final = 0.1
 """The time between two looks at the loop."""
 
+LOOKS: Final = 10
+"""In how many pieces the loop's answer is waited for."""
+
 
 class Watchdog:
     """A thread that regularly asks the loop for a sign of life.
@@ -72,8 +75,16 @@ class Watchdog:
                 found = _running_task(callers(_frame_of(loop_thread)))
                 principal = None if found is None else principal_of(found[0])
                 token.run_sync_soon(self._answer, principal, asked)
-                if not self._answered.wait(LATE_SECONDS):
+                if not self._answers_in_time():
                     self._loop_is_late(asked, loop_thread)
+
+    def _answers_in_time(self) -> bool:
+        """Wait for the loop's answer; return whether it has come.
+
+        However long the whole process was stopped meanwhile, that counts as one piece of the wait:
+        the loop could do nothing then.
+        """
+        return any(self._answered.wait(LATE_SECONDS / LOOKS) for _ in range(LOOKS))
 
     def _loop_is_late(self, asked: float, loop_thread: int) -> None:
         stall = _stall(_frame_of(loop_thread))

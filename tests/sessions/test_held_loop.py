@@ -1,8 +1,11 @@
-"""A loop that an agent holds: it costs nobody a connection. In virtual time."""
+"""A loop that an agent holds: it costs nobody a connection. Mostly in virtual time."""
 
 from __future__ import annotations
 
 import logging
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -15,7 +18,8 @@ from arcp_trio.lateness import HeldTime, Patience
 from arcp_trio.testing import open_pair
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.timestamps import rfc3339
-from tests.metrics import scrape
+from tests.metrics import Metrics, parse, scrape
+from tests.processes import stopped
 from tests.sessions.support import open_stage
 from tests.stage import make_runtime
 
@@ -130,3 +134,48 @@ async def test_no_watchdog_is_no_loss(
         await peer.send("session.ping", {"nonce": "n"})
         await peer.expect("session.pong")
     assert "no watchdog" in [record.message for record in caplog.records]
+
+
+STOPPED = """
+import os, signal, time
+import trio
+from arcp_trio import Runtime, StaticTokens
+from arcp_trio.runtime import watchdog
+from arcp_trio.testing import open_pair
+
+watchdog.LATE_SECONDS = 1
+runtime = Runtime(auth=StaticTokens({"token": "alice"}))
+
+@runtime.agent("stopped")
+async def stopped(job):
+    time.sleep(0.15)  # the watchdog asks meanwhile
+    os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(0.15)
+
+async def main():
+    async with runtime, open_pair(runtime, token="token") as client:
+        await (await client.submit("stopped")).result()
+        print(runtime.exposition(), end="")
+
+trio.run(main)
+"""
+
+
+async def test_a_process_that_stood_still_has_held_no_loop() -> None:
+    """Time in which the whole process was stopped, in the middle of a step, is not the step's."""
+    with trio.fail_after(60):
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-c", STOPPED], stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        async with process.stdout as told:
+            try:
+                await stopped(process.pid)
+                await trio.sleep(1.5)
+                process.send_signal(signal.SIGCONT)
+                text = b"".join([part async for part in told]).decode()
+            finally:
+                process.kill()
+                with trio.CancelScope(shield=True):  # a killed process ends
+                    await process.wait()
+    assert Metrics(parse(text))("loop_stalls_total") == 0
