@@ -112,7 +112,7 @@ async def test_the_log_says_what_is_wrong_now(
 ) -> None:
     """A server that is away, and then refuses the password, is in the log for each of these."""
     monkeypatch.setattr(outage, "CAUSE_SECONDS", 0.5)
-    with trio.fail_after(30), own_server() as server:
+    with trio.fail_after(100), own_server() as server:
         server.start()
         server.execute("CREATE ROLE node LOGIN PASSWORD 'first'")
         await trio.to_thread.run_sync(make_schema, server.url(), "node")
