@@ -47,7 +47,7 @@ async def test_the_database_fails_in_many_ways(tmp_path: Path) -> None:
     with own_server() as server:
         server.start()
         async with (
-            staged(server.url(), tmp_path, nodes=2) as stage,
+            staged(server.url(), tmp_path, nodes=2, node_seconds=5) as stage,
             a_job_and_a_follower(stage),
         ):
             await cut_connections(server.url(), times=10)
@@ -66,7 +66,7 @@ async def test_the_volume_of_the_database_is_full(tmp_path: Path) -> None:
             pytest.skip(f"no volume can be mounted: {reason}")
         server.start()
         async with (
-            staged(server.url(), tmp_path, nodes=2) as stage,
+            staged(server.url(), tmp_path, nodes=2, node_seconds=5) as stage,
             a_job_and_a_follower(stage),
         ):
             with filled(server.data):

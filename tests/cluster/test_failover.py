@@ -69,7 +69,7 @@ async def test_a_synchronous_standby_takes_over(tmp_path: Path) -> None:
     async with primary_and_standby() as (primary, standby, _):
         primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
         primary.execute("SELECT pg_reload_conf()")
-        async with staged(primary.url(), tmp_path, nodes=2) as stage:
+        async with staged(primary.url(), tmp_path, nodes=2, node_seconds=5) as stage:
             client = await stage.client(stage.cluster[0])
             job = await client.submit("count", [LINES, 0.02], "count")
             await client.heard(job, 20)
