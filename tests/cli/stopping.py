@@ -8,7 +8,7 @@ from websockets.exceptions import ConnectionClosed
 from tests.cli.processes import Peer, Serve, Starter
 
 AGENTS = """
-import signal, sys, threading, time
+import os, signal, sys, threading, time
 import arcp_trio, trio
 
 agents = arcp_trio.Agents()
@@ -16,7 +16,8 @@ agents = arcp_trio.Agents()
 @agents.agent("polite")
 async def polite(job):
     print("at work", file=sys.stderr)
-    await trio.sleep(0.5)
+    while not os.path.exists("may-finish"):
+        await trio.sleep(0.01)
     return "finished"
 
 @agents.agent("telling")

@@ -70,11 +70,10 @@ def assert_shutting_down(refused: Any) -> None:
     assert "shutting down" in refused["payload"]["message"]
 
 
-def test_a_drain_lets_jobs_finish(start: Starter) -> None:
+def test_a_drain_lets_jobs_finish(start: Starter, tmp_path: Path) -> None:
     """During the drain a job goes on to its result, while new jobs and new clients are refused."""
-    served = serve_mine(start, "--drain", "20")
+    served = serve_mine(start, "--drain", "600")
     url = served.url()
-    asked = time.monotonic()
     with peer(url, "x") as session:
         session.submit("polite")
         served.line("at work")
@@ -85,11 +84,11 @@ def test_a_drain_lets_jobs_finish(start: Starter) -> None:
         with peer(url, "x") as late:
             assert_shutting_down(late.answer)
         assert_shutting_down(session.submit("echo"))
+        (tmp_path / "may-finish").touch()
         (end,) = session.until_terminal()
         assert end["payload"]["result"] == "finished"
         assert closed_with(session) == CloseCode.GOING_AWAY
     assert served.end()[0] == 0
-    assert time.monotonic() - asked < 10
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])

@@ -13,36 +13,40 @@ from tests.cli.processes import Serve, Starter, peer
 pytestmark = pytest.mark.real_tcp
 
 AGENTS = """
-import sys, threading, time
+import os, sys, threading, time
 import arcp_trio, trio, trio.testing
 
 agents = arcp_trio.Agents()
-go_on = threading.Event()
 
 @agents.agent("nested")
 async def nested(job):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait_inside, name="inside\\n- forged")
         nursery.start_soon(tell_when_all_wait)
-        await trio.sleep(0.5)
-        nursery.cancel_scope.cancel()
-    return "finished"
+        await trio.sleep_forever()  # until it is cancelled
 
 async def tell_when_all_wait():
     await trio.testing.wait_all_tasks_blocked()
     print("at work", file=sys.stderr)
 
 async def wait_inside():
-    await trio.sleep_forever()
+    await trio.sleep_forever()  # inside
 
 @agents.agent("blocking")
 async def blocking(job):
-    spin_until(time.monotonic() + 1)
+    seen = []
+    threading.Thread(target=look, args=(seen,)).start()
+    spin_until(seen)
     return "finished"
 
-def spin_until(end):
+def look(seen):
+    while not os.path.exists("shown"):
+        time.sleep(0.01)
+    seen.append(True)
+
+def spin_until(seen):
     print("at work", file=sys.stderr)
-    while time.monotonic() < end:
+    while not seen:
         pass
 """
 
@@ -81,15 +85,17 @@ def test_where_every_task_stands(served: Serve) -> None:
         job_id = session.submit("nested")["payload"]["job_id"]
         served.line("at work")
         lines = tree_of(served)
-        (end,) = session.until_terminal()
-        assert end["payload"]["result"] == "finished"
+        session.send("job.cancel", {"job_id": job_id})
+        assert session.until_terminal()[-1]["payload"]["code"] == "CANCELLED"
         (again,) = session.run("echo", 1)
         assert again["payload"]["result"] == {"echo": 1}
     named = {line.strip().removeprefix("- ").partition(": ")[0]: line for line in lines}
     job, inside = named[f"job {job_id}"], named["inside\\u000a- forged"]
-    here = line_of("await trio.sleep(0.5)")
+    here = line_of("await trio.sleep_forever()  # until")
     assert job.endswith(f"my_agents.py:{here} in nested\n")
-    assert f"my_agents.py:{line_of('await trio.sleep_forever')} in wait_inside" in inside
+    assert (
+        f"my_agents.py:{line_of('await trio.sleep_forever()  # inside')} in wait_inside" in inside
+    )
     assert lines.index(inside) == lines.index(job) + 1
     assert depth(inside) == depth(job) + 2
     session_id = session.answer["session_id"]
@@ -99,12 +105,13 @@ def test_where_every_task_stands(served: Serve) -> None:
     assert all(depth(line) > 0 for line in lines[1:])
 
 
-def test_an_agent_that_blocks_is_shown(served: Serve) -> None:
+def test_an_agent_that_blocks_is_shown(served: Serve, tmp_path: Path) -> None:
     """The tree shows the line of an agent that blocks the event loop."""
     with peer(served.url(), "x") as session:
         session.send("job.submit", {"agent": "blocking", "input": None})
         served.line("at work")
         lines = tree_of(served)
+        (tmp_path / "shown").touch()
         accepted, *_, end = [session.receive(), *session.until_terminal()]
         assert end["payload"]["result"] == "finished"
     (running,) = [line for line in lines if line.endswith(" (running)\n")]
