@@ -22,6 +22,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b5A\r\x08\u202egnp.exe\x00 漢"
 """Text that sets the title, clears, colours, moves the cursor, overwrites and reverses."""
 
 AGENTS = """
+import os
 import arcp_trio, trio
 
 agents = arcp_trio.Agents()
@@ -43,6 +44,14 @@ async def waiting(job):
     await job.progress(1, total=4, units="steps")
     await job.status("waiting", "for you")
     await trio.sleep_forever()
+
+@agents.agent("stepper")
+async def stepper(job):
+    for step in range(1, 5):
+        await job.progress(step, total=4, units="steps")
+        while not os.path.exists(f"{job.input}/{step}"):
+            await trio.sleep(0.01)
+    return {"done": 4}
 
 @agents.agent("stubborn")
 async def stubborn(job):
@@ -204,11 +213,21 @@ class Commands:
         assert done.err.count("\n") == 1, done
         return done.err.removeprefix("arcp-trio: ").rstrip()
 
+    def stepping(self, folder: Path) -> tuple[str, ...]:
+        """Return the command of a job that takes four steps: see `go_on`."""
+        return ("submit", "stepper", "--input", json.dumps(str(folder)))
+
     def detached(self, agent: str, *arguments: str) -> str:
         """Submit a job with --detach, and return its id."""
         done = self.run("submit", agent, "--detach", *arguments)
         assert (done.code, done.err) == (0, "")
         return done.out.rstrip()
+
+
+def go_on(folder: Path, *steps: int) -> None:
+    """Have the job that looks into this folder leave these of its four steps."""
+    for step in steps:
+        (folder / str(step)).touch()
 
 
 @contextmanager

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from attrs import evolve
 
-from tests.cli.clients import HOSTILE, Commands
+from tests.cli.clients import HOSTILE, Commands, go_on
 from tests.cli.relay import relay
 from tests.cli.terminals import Terminal, terminal
 
@@ -27,11 +28,14 @@ def seen_on_the_way(on: Terminal) -> list[str]:
 
 
 @widths
-def test_a_job_with_progress(commands: Commands, columns: int) -> None:
+def test_a_job_with_progress(commands: Commands, columns: int, tmp_path: Path) -> None:
     """The bar grows in one line, which the result replaces."""
-    with terminal(commands, *COUNT, columns=columns) as on:
+    with terminal(commands, *commands.stepping(tmp_path), columns=columns) as on:
+        for step in (1, 2, 3, 4):
+            on.wait_for(f"{step}/4 steps")
+            go_on(tmp_path, step)
         assert on.end() == 0
-        assert "".join(on.lines[:-2]).endswith("  countdown@1.0.0")
+        assert "".join(on.lines[:-2]).endswith("  stepper@1.0.0")
         assert on.lines[-2:] == ['{"done":4}', ""]
         bar = 20 if columns == 80 else 10
         drawn = seen_on_the_way(on)
@@ -94,15 +98,17 @@ def test_lines_stand_above_the_live_line(commands: Commands, columns: int) -> No
         assert len(live_line) < columns
 
 
-def test_the_log_has_lines_of_its_own(commands: Commands) -> None:
+def test_the_log_has_lines_of_its_own(commands: Commands, tmp_path: Path) -> None:
     """Lines of the log are written above the live line, too."""
     with relay(commands.url) as between:
         through = evolve(commands, url=between.url)
-        with terminal(through, *COUNT, "--log-level", "info", columns=200) as on:
+        command = (*commands.stepping(tmp_path), "--log-level", "info")
+        with terminal(through, *command, columns=200) as on:
             on.wait_for("1/4 steps")
             between.fail()
             on.wait_for("connection lost, trying again")
             between.works = True
+            go_on(tmp_path, 1, 2, 3, 4)
             assert on.end() == 0
         told = [line for line in on.lines if " info " in line]
         assert told
