@@ -47,7 +47,7 @@ def greeting(screen: Terminal) -> Iterator[str]:
     """Wait for the last line of the greeting, and yield the lines on the screen."""
     screen.wait_for("try: ")
     while not screen.raw.endswith("\n"):
-        screen.wait_for("\n")
+        screen.read_more()
     return iter(screen.lines)
 
 
