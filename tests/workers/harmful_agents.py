@@ -88,12 +88,17 @@ def orphaning(job: BlockingContext) -> Json:
 
 
 @agents.agent("freezing", process=True)
-def freezing(_job: BlockingContext) -> Json:
-    """Leave a thread that Python does not list, and that lets no other one run after a moment."""
+def freezing(job: BlockingContext) -> Json:
+    """Leave a thread that Python does not list, and that lets no other one run when it is told to.
+
+    The input is a folder: the file `freeze` tells it to, and `frozen` says that it is so.
+    """
+    folder = Path(job.input)
 
     def freeze() -> None:
-        time.sleep(0.3)
-        ctypes.PyDLL(None).sleep(60)
+        while not (folder / "freeze").exists():
+            time.sleep(0.01)
+        ctypes.PyDLL(None).system(f"touch '{folder}/frozen'; sleep 60".encode())
 
     _thread.start_new_thread(freeze, ())
     return os.getpid()

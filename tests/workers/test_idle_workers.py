@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
+import pytest
 import trio
 
 from arcp_trio import Limits
-from arcp_trio.runtime.workers.processes import SILENCE_SECONDS
+from arcp_trio.runtime.workers import processes
 from arcp_trio.testing import Peer
 from tests.processes import gone, stopped
 from tests.workers.support import end_of, open_with_workers, run
@@ -32,10 +34,12 @@ async def test_a_worker_that_was_stopped_gets_no_job(single: Peer) -> None:
         await gone([still])
 
 
-async def test_a_worker_whose_threads_cannot_run_gets_no_job(single: Peer) -> None:
+async def test_a_worker_whose_threads_cannot_run_gets_no_job(single: Peer, tmp_path: Path) -> None:
     """What an agent has left in its worker holds up no other job."""
-    still = (await run(single, "freezing"))["result"]
-    await trio.sleep(0.5)
+    still = (await run(single, "freezing", str(tmp_path)))["result"]
+    (tmp_path / "freeze").touch()
+    while not (tmp_path / "frozen").exists():  # noqa: ASYNC110 - another process makes it
+        await trio.sleep(0.01)
     with trio.fail_after(LONG):
         assert await worker_of(single) != still
         await gone([still])
@@ -60,15 +64,18 @@ async def test_a_worker_that_stands_still_for_a_moment_is_kept(single: Peer) -> 
     assert (await end_of(single, job))["result"]["pid"] == slow
 
 
-async def test_a_job_that_is_cancelled_while_its_worker_is_asked_leaves_it() -> None:
+async def test_a_job_that_is_cancelled_while_its_worker_is_asked_leaves_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The job ends at once, and the worker is given to the next one when it has answered."""
+    monkeypatch.setattr(processes, "SILENCE_SECONDS", LONG)
     async with open_with_workers(1, Limits(cancel_grace_seconds=LONG)) as peer:
         slow = await worker_of(peer)
         os.kill(slow, signal.SIGSTOP)
         await stopped(slow)
         job = await peer.submit("about")
         await trio.sleep(0.3)
-        with trio.fail_after(SILENCE_SECONDS / 2):
+        with trio.fail_after(LONG / 2):
             await peer.send("job.cancel", {"job_id": job["job_id"]})
             assert (await end_of(peer, job))["code"] == "CANCELLED"
         os.kill(slow, signal.SIGCONT)
