@@ -21,6 +21,8 @@ from tests.workers import (
 )
 
 GRACE = 0.5
+PATIENT = Limits(cancel_grace_seconds=20)
+"""For agents that are to end well when they are cancelled, however slow the machine is."""
 COUNT = 2
 
 

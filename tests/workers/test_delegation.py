@@ -17,7 +17,7 @@ from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
 from tests.processes import children_are
-from tests.workers.support import GRACE, end_of, open_with_workers, run
+from tests.workers.support import GRACE, PATIENT, end_of, open_with_workers, run
 from tests.workers.waiting_agents import MANY
 
 LEASE: Json = {"agent.delegate": ["*"]}
@@ -161,7 +161,7 @@ async def test_the_end_of_the_zygote_leaves_no_place_taken(tmp_path: Path) -> No
 @pytest.mark.parametrize("agent", ["talker", "asyncio-sleeper", "trio-sleeper"])
 async def test_a_cancelled_job_leaves_its_worker_to_the_next(agent: str, tmp_path: Path) -> None:
     """A worker whose agent ends well when it is cancelled is not replaced."""
-    async with open_with_workers(1) as peer:
+    async with open_with_workers(1, PATIENT) as peer:
         before = (await run(peer, "about"))["result"]["pid"]
         job = await peer.submit(agent, str(tmp_path / "clean"))
         await peer.expect("job.event")

@@ -20,7 +20,7 @@ from arcp_trio.wire.json import Json
 from tests.jobs import outside
 from tests.processes import gone
 from tests.workers import agents_in_processes
-from tests.workers.support import COUNT, GRACE, end_of, run
+from tests.workers.support import COUNT, GRACE, PATIENT, end_of, open_with_workers, run
 
 
 @pytest.mark.parametrize("agent", ["blocking", "awaiting"])
@@ -87,13 +87,13 @@ async def test_the_missing_word_is_named(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("agent", ["talker", "asyncio-sleeper", "trio-sleeper"])
-async def test_a_cancel_reaches_the_agent(peer: Peer, agent: str, tmp_path: Path) -> None:
+async def test_a_cancel_reaches_the_agent(agent: str, tmp_path: Path) -> None:
     """Each kind is cancelled in its own way, and cleans up."""
-    job = await peer.submit(agent, str(tmp_path / "clean"))
-    await peer.expect("job.event")
-    await peer.send("job.cancel", {"job_id": job["job_id"]})
-    assert (await end_of(peer, job))["code"] == "CANCELLED"
-    with trio.fail_after(5):
+    async with open_with_workers(1, PATIENT) as peer:
+        job = await peer.submit(agent, str(tmp_path / "clean"))
+        await peer.expect("job.event")
+        await peer.send("job.cancel", {"job_id": job["job_id"]})
+        assert (await end_of(peer, job))["code"] == "CANCELLED"
         while not (tmp_path / "clean").exists():  # noqa: ASYNC110 - another process makes it
             await trio.sleep(0.01)
 
