@@ -116,7 +116,7 @@ async def test_an_answered_visitor_that_has_to_make_room_is_counted_once(
 @pytest.mark.real_tcp
 async def test_a_flood_of_silent_connections_keeps_nobody_out() -> None:
     """Clients open sessions while a hundred silent connections come and are closed at once."""
-    limits = Limits(connections_before_handshake=8)
+    limits = Limits(connections_before_handshake=8, close_seconds=50)
     runtime = Runtime(auth=StaticTokens({TEST_TOKEN: "alice"}), limits=limits)
     with trio.fail_after(60):
         async with runtime, trio.open_nursery() as nursery:
