@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real_tcp
 
 PROGRAM = """
 import logging, signal, sys, time
-import trio, arcp_trio
+import trio, trio.testing, arcp_trio
 
 runtime = arcp_trio.Runtime(auth=arcp_trio.StaticTokens({"s3cret": "alice"}))
 
@@ -50,7 +50,7 @@ async def clinging(job):
 @runtime.agent("blocking")
 async def blocking(job):
     await job.log("begun")
-    await trio.sleep(0.1)  # until the event is sent
+    await trio.testing.wait_all_tasks_blocked(0.02)  # until the event is sent
     before = signal.getsignal(signal.SIGINT)
     print("blocks", file=sys.stderr, flush=True)
     while signal.getsignal(signal.SIGINT) is before:
