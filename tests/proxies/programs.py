@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio import (
     Agents,
@@ -109,11 +111,12 @@ async def author(job: JobContext) -> None:
 
 @agents.agent("teller")
 async def teller(job: JobContext) -> None:
-    """Stream a few words, with a pause after each."""
+    """Stream a few words, and wait after each for a file in a folder."""
     async with job.stream_result() as out:
-        for number in range(job.input):
+        for number in range(4):
             await out.write(f"word {number} ")
-            await trio.sleep(0.5)
+            while not Path(job.input, str(number)).exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
+                await trio.sleep(0.01)
 
 
 @agents.agent("loud")
@@ -144,7 +147,7 @@ async def stubborn(job: JobContext) -> Json:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # processes that it starts ignore them, too
     await job.log(f"{os.getpid()} {_start('sleep', '600')}")
-    await trio.sleep(0.2)  # until the event is sent; from here on not even a cancel is read
+    await wait_all_tasks_blocked(0.02)  # until the event is sent; from here on nothing is read
     while True:
         time.sleep(1)  # noqa: ASYNC251 - on purpose
 
@@ -153,7 +156,7 @@ async def stubborn(job: JobContext) -> Json:
 async def crash(job: JobContext) -> Json:
     """Exit in the middle of the job."""
     await job.log("before")
-    await trio.sleep(0.1)
+    await wait_all_tasks_blocked(0.02)  # until the event is sent
     os.write(2, b"a secret of the program\n")
     os._exit(job.input)
 
