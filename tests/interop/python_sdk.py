@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from arcp import (
@@ -22,6 +24,11 @@ from arcp import (
 from arcp.client import ARCPClient, AutoAckOptions
 
 SECONDS = 10.0
+
+
+def tell(folder: str, what: str) -> None:
+    """Tell an agent of `slow_agents` that it may go on."""
+    Path(folder, what).touch()
 
 
 def new_client(token: str) -> ARCPClient:
@@ -59,15 +66,16 @@ async def report(handle: Any) -> dict[str, Any]:
     }
 
 
-async def told_slowly(handle: Any) -> dict[str, Any]:
-    """Return the chunks of a result that is written with pauses, and the time they took."""
-    came = [(chunk, asyncio.get_running_loop().time()) async for chunk in handle.chunks()]
-    payload = await asyncio.wait_for(handle.done, SECONDS)
-    return {
-        "chunks": [(chunk["data"], chunk["more"]) for chunk, _ in came],
-        "seconds": round(came[-1][1] - came[0][1]),
-        "size": payload.result_size,
-    }
+async def told_slowly(client: Any) -> dict[str, Any]:
+    """Return the chunks of a result whose agent waits after each until it has come."""
+    came: list[tuple[str, bool]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        handle = await client.submit(agent="teller", input=folder)
+        async for chunk in handle.chunks():
+            tell(folder, str(len(came)))
+            came.append((chunk["data"], chunk["more"]))
+        payload = await asyncio.wait_for(handle.done, SECONDS)
+    return {"chunks": came, "size": payload.result_size}
 
 
 async def refusal(call: Any) -> str:
@@ -133,9 +141,11 @@ async def teams(client: Any) -> list[Any]:
     return seen
 
 
-async def observe(client: Any, job_id: str) -> dict[str, Any]:
-    """Subscribe to a job with its history, and read to its end."""
+async def observe(client: Any, job_id: str, folder: str | None = None) -> dict[str, Any]:
+    """Subscribe to a job with its history, tell it in its folder that it may go on, and read on."""
     observed = await client.subscribe(job_id, history=True)
+    if folder is not None:
+        tell(folder, "seen")
     steps = [event["body"]["current"] for event in await events(observed.handle)]
     return {"steps": steps, "end": await outcome(observed.handle)}
 
@@ -144,12 +154,14 @@ async def watch(url: str, token: str, client: Any) -> dict[str, Any]:
     """List jobs of another session; follow one that runs and one that has ended."""
     viewer = new_client(token)
     await viewer.connect(await WebSocketTransport.connect(url))
-    running = await client.submit(agent="countdown", input={"n": 5, "delay": 0.1})
-    await anext(running.events())
-    only = ListJobsFilter(status=("running",), agent="countdown")
-    listed = await viewer.list_jobs(filter=only)
-    seen: dict[str, Any] = {"listed": [job.job_id == running.job_id for job in listed.jobs]}
-    seen["running"] = await asyncio.wait_for(observe(viewer, running.job_id), SECONDS)
+    with tempfile.TemporaryDirectory() as folder:
+        running = await client.submit(agent="stroller", input=folder)
+        await anext(running.events())
+        only = ListJobsFilter(status=("running",), agent="stroller")
+        listed = await viewer.list_jobs(filter=only)
+        seen: dict[str, Any] = {"listed": [job.job_id == running.job_id for job in listed.jobs]}
+        observing = observe(viewer, running.job_id, folder)
+        seen["running"] = await asyncio.wait_for(observing, SECONDS)
     seen["over"] = await asyncio.wait_for(observe(viewer, running.job_id), SECONDS)
     other = new_client(token)
     await other.connect(await WebSocketTransport.connect(url))
@@ -181,7 +193,7 @@ async def session(url: str, token: str) -> dict[str, Any]:
     seen["teams"] = await teams(client)
     seen["report"] = await report(await client.submit(agent="report", input={"size": 1_000_000}))
 
-    seen["teller"] = await told_slowly(await client.submit(agent="teller"))
+    seen["teller"] = await told_slowly(client)
 
     sleeper = await client.submit(agent="sleeper", input={"seconds": 60})
     await client.cancel_job(sleeper.job_id, reason="enough")
