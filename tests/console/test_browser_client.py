@@ -21,6 +21,20 @@ from tests.documents.stories import read
 
 pytestmark = pytest.mark.real_tcp
 
+HIKER = """
+import arcp_trio, trio
+
+agents = arcp_trio.Agents()
+
+@agents.agent("hiker", durable=True)
+async def hiker(job):
+    for stage in range(1, 6):
+        await job.step("walk", trio.sleep, 0.1)
+        await job.log(f"stage {stage} of 5")
+        if stage == 3 and job.run == 1:
+            await trio.sleep_forever()  # until the server is killed
+    return {"stages": 5, "runs": job.run}
+"""
 CUTS = 20
 WITH_SETTINGS = ("countdown", "chatty", "report", "shopper", "sleeper", "hiker")
 """The demo agents that say what their input must be."""
@@ -127,13 +141,14 @@ def test_nothing_is_lost_over_cuts(commands: Commands) -> None:
 
 def test_a_session_goes_on_after_a_restart(tmp_path: Path) -> None:
     """After a kill and a restart of the server the session goes on where it was."""
-    options = ("serve", "--port=0", f"--token=alice={TOKEN}", "--log-level=error")
-    given = {"stages": 5, "seconds": 0.3}
+    (tmp_path / "hikers.py").write_text(HIKER, encoding="utf-8")
+    own = ("--agents=hikers", "--log-level=error")
+    options = ("serve", "--port=0", f"--token=alice={TOKEN}", *own)
     with starter(tmp_path) as serve:
         first = serve(*options)
         with (
             relay(first.url()) as between,
-            running("follow.mjs", between.url, TOKEN, "hiker", json.dumps(given)) as process,
+            running("follow.mjs", between.url, TOKEN, "hiker", "null") as process,
         ):
             seen: list[dict[str, Any]] = []
             for said in lines(process):
