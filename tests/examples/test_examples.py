@@ -171,9 +171,25 @@ def test_asyncio_program(commands: Commands) -> None:
     assert said.endswith("{'done': 5}\n")
 
 
-def test_asyncio_program_is_cancelled(commands: Commands) -> None:
+ENDLESS = """
+import arcp_trio, trio
+
+agents = arcp_trio.Agents()
+
+@agents.agent("countdown")
+async def countdown(job):
+    await job.progress(1, total=5)
+    await trio.sleep_forever()
+"""
+
+
+def test_asyncio_program_is_cancelled(tmp_path: Path) -> None:
     """Ctrl-C in asyncio ends Trio's side, too: the program closes its session and ends."""
-    with program(commands, "in_asyncio.py") as asking:
+    (tmp_path / "endless.py").write_text(ENDLESS, encoding="utf-8")
+    with (
+        served(tmp_path, "--agents=endless", demo_agents=False) as other,
+        program(other, "in_asyncio.py") as asking,
+    ):
         line(asking, "'current': 1,")
         asking.send_signal(signal.SIGINT)
         _, err = asking.communicate(timeout=LIFETIME_SECONDS)
