@@ -144,8 +144,11 @@ async def test_a_successor_s_socket_is_not_removed(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-async def test_of_many_that_start_at_once_one_listens(tmp_path: Path) -> None:
+async def test_of_many_that_start_at_once_one_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of eight servers that start at once, one listens and the others get an error."""
+    monkeypatch.setattr(listening, "LOCK_SECONDS", 60)
     path = tmp_path / "arcp.sock"
     leave_stale(path)
     opened: list[trio.SocketListener] = []
