@@ -17,7 +17,7 @@ import pytest
 from attrs import evolve
 
 from tests.cli.clients import Commands, served
-from tests.cli.processes import LIFETIME_SECONDS, ROOT, starter
+from tests.cli.processes import LIFETIME_SECONDS, ROOT, starter, without_stalls
 
 pytestmark = pytest.mark.real_tcp
 
@@ -56,15 +56,9 @@ def program(commands: Commands, name: str, *arguments: str) -> Iterator[subproce
 
 
 def output(process: subprocess.Popen[str], code: int = 0) -> str:
-    """Wait for a program's end, and return what it has printed.
-
-    Its loop may be held for a moment: on a busy machine, an import takes that long.
-    """
+    """Wait for a program's end, and return what it has printed."""
     out, err = process.communicate(timeout=LIFETIME_SECONDS)
-    said = [
-        line for line in err.splitlines() if " arcp_trio.runtime.watchdog: event loop " not in line
-    ]
-    assert (process.returncode, said) == (code, [])
+    assert (process.returncode, [*without_stalls(err.splitlines())]) == (code, [])
     return out
 
 

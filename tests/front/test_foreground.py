@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.processes import Peer, peer
+from tests.cli.processes import Peer, peer, without_stalls
 
 pytestmark = pytest.mark.real_tcp
 
@@ -114,7 +114,7 @@ def program(folder: Path, source: str) -> Iterator[tuple[subprocess.Popen[str], 
     guard.start()
     try:
         assert process.stderr is not None
-        line = process.stderr.readline()
+        line = next(without_stalls(process.stderr), "")
         assert "ws://127.0.0.1:" in line, line + process.stderr.read()
         yield process, line.removeprefix("listening on ").rstrip()
     finally:
@@ -122,6 +122,11 @@ def program(folder: Path, source: str) -> Iterator[tuple[subprocess.Popen[str], 
         process.kill()
         with process:
             pass
+
+
+def quiet(err: str) -> bool:
+    """Return whether nothing was said, but perhaps that the loop was held for a moment."""
+    return not list(without_stalls(err.splitlines()))
 
 
 def begin(session: Peer, agent: str) -> None:
@@ -141,7 +146,7 @@ def test_ctrl_c_ends_a_program_in_order_and_quietly(tmp_path: Path, agent: str) 
         assert end["payload"]["code"] == "INTERNAL_ERROR"
         assert "shut down" in end["payload"]["message"]
         out, err = process.communicate()
-    assert (process.returncode, err) == (0, "")
+    assert (process.returncode, quiet(err)) == (0, True), err
     assert out == ("cleaned up\n" if agent == "waiting" else "") + "after the block\n"
 
 
@@ -151,12 +156,13 @@ def test_the_second_ctrl_c_ends_the_process(tmp_path: Path, agent: str) -> None:
     with program(tmp_path, RUN) as (process, url), peer(url, "s3cret") as session:
         begin(session, agent)
         assert process.stderr is not None
-        assert agent != "blocking" or process.stderr.readline() == "blocks\n"
+        said = without_stalls(process.stderr)
+        assert agent != "blocking" or next(said) == "blocks\n"
         process.send_signal(signal.SIGINT)
-        assert process.stderr.readline() == "asked to end\n"
+        assert next(said) == "asked to end\n"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
-    assert (process.returncode, out, err) == (-signal.SIGINT, "", "")
+    assert (process.returncode, out, quiet(err)) == (-signal.SIGINT, "", True)
 
 
 def test_beside_other_tasks_ctrl_c_ends_them_too(tmp_path: Path) -> None:
@@ -167,7 +173,7 @@ def test_beside_other_tasks_ctrl_c_ends_them_too(tmp_path: Path) -> None:
         (end,) = session.until_terminal()
         assert end["payload"]["code"] == "INTERNAL_ERROR"
         out, err = process.communicate()
-    assert (process.returncode, out, err) == (0, "cleaned up\ninterrupted\n", "")
+    assert (process.returncode, out, quiet(err)) == (0, "cleaned up\ninterrupted\n", True)
 
 
 def test_a_handler_of_the_program_stays(tmp_path: Path) -> None:
@@ -175,7 +181,7 @@ def test_a_handler_of_the_program_stays(tmp_path: Path) -> None:
     with program(tmp_path, OWN_HANDLER) as (process, url), peer(url, "s3cret"):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
-    assert (process.returncode, out, err) == (0, "mine\n", "")
+    assert (process.returncode, out, quiet(err)) == (0, "mine\n", True)
 
 
 def test_a_log_that_shows_the_address_is_enough(tmp_path: Path) -> None:
