@@ -1,7 +1,8 @@
 """The PostgreSQL that all tests of a run share, and databases in it.
 
 The server belongs to a keeper, a process that this module starts (`python -m tests.postgres`). The
-keeper ends when the run does, however the run ends, and takes the server with it.
+keeper ends when the run does, however the run ends, and takes the server with it. It is not a child
+of the worker that starts it: tests look whether their process has children.
 """
 
 from __future__ import annotations
@@ -70,12 +71,14 @@ def _start_keeper(owner: int, pointer: Path) -> str:
     with keeper.stdout:
         url = keeper.stdout.readline().strip()
         assert url.startswith("postgresql:"), url + keeper.stdout.read()
-    keeper.returncode = 0  # it is not waited for: it ends after this process
+    keeper.wait()
     return url
 
 
 def keep(owner: int, pointer: Path) -> None:
-    """Run a server until the process of the test run ends."""
+    """Run a server until the process of the test run ends, in a process that nobody waits for."""
+    if os.fork():
+        os._exit(0)
     with own_server() as server:
         server.start()
         print(server.url(), flush=True)  # noqa: T201 - the worker reads it
