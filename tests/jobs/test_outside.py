@@ -29,12 +29,20 @@ from tests.metrics import scrape
 from tests.stage import make_runtime, simple_agents
 
 GRACE = 0.3
+does_not_stop = pytest.mark.parametrize("grace", [GRACE])
+"""Of a test whose agent does not stop: it is given up soon."""
 
 
 @pytest.fixture
-async def runtime() -> AsyncGenerator[Runtime, None]:
-    """A runtime in real time whose agents have a short grace."""
-    limits = Limits(cancel_grace_seconds=GRACE, agent_threads=5, agent_threads_per_principal=2)
+def grace() -> float:
+    """How long an agent may take to stop: longer than a busy machine stands still."""
+    return Limits().cancel_grace_seconds
+
+
+@pytest.fixture
+async def runtime(grace: float) -> AsyncGenerator[Runtime, None]:
+    """A runtime in real time."""
+    limits = Limits(cancel_grace_seconds=grace, agent_threads=5, agent_threads_per_principal=2)
     with trio.fail_after(30):
         async with make_runtime(simple_agents, outside.agents, limits=limits) as entered:
             yield entered
@@ -171,6 +179,7 @@ async def test_under_asyncio_a_cancel_is_asyncios(runtime: Runtime, peer: Peer) 
     assert [body["message"] for body in bodies] == ["waiting", "cleaning"]
 
 
+@does_not_stop
 @pytest.mark.parametrize("kind", ["plain", "asyncio"])
 async def test_a_thread_that_does_not_stop_is_abandoned(
     runtime: Runtime, peer: Peer, kind: str
@@ -197,6 +206,7 @@ async def test_a_thread_that_does_not_stop_is_abandoned(
     assert threads(runtime, "running") == 0
 
 
+@does_not_stop
 async def test_the_threads_of_a_principal_are_bounded(runtime: Runtime, peer: Peer) -> None:
     """Past `agent_threads_per_principal` a job fails at once and names the limit."""
     stop = Event()
