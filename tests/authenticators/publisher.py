@@ -28,6 +28,8 @@ class Publisher:
     asked: int = 0
     arrived: trio.Event = attrs.field(factory=trio.Event)
     """Set by the next request."""
+    stalled: trio.Event = attrs.field(factory=trio.Event)
+    """Set by the next answer that stops."""
 
     async def serve(self, stream: trio.abc.Stream) -> None:
         """Answer one request, if the client accepts the certificate."""
@@ -52,6 +54,7 @@ class Publisher:
             answer = answer[: len(answer) // 2]
         await stream.send_all(answer)
         if self.stall:
+            self.stalled.set()
             await trio.sleep_forever()
 
 

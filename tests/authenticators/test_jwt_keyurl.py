@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import trio
 import trustme
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 import arcp_trio
 from arcp_trio import JwtAuth, Runtime
 from arcp_trio.authenticators import keyurl
 from arcp_trio.authenticators.keys import MOST_BYTES
-from arcp_trio.authenticators.keyurl import AGAIN_SECONDS, FRESH_SECONDS, KeyUrl
+from arcp_trio.authenticators.keyurl import AGAIN_SECONDS, FETCH_SECONDS, FRESH_SECONDS, KeyUrl
 from arcp_trio.testing import open_peers
 from tests.authenticators.issuer import AUDIENCE, jwk, key_set, sign
 from tests.authenticators.publisher import Publisher, publishing
@@ -194,18 +194,21 @@ WAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.logs_error("keys not fetched url=http://127.0.0.1")
 @pytest.mark.parametrize("how", WAYS)
 async def test_keys_outlive_the_trouble_of_their_publisher(
-    how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    how: str, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A failed fetch keeps the known keys and is logged once, and so is its end."""
+    """A failed fetch keeps the known keys and is logged once, and so is its end.
+
+    The time of a fetch only passes once its answer has stopped, however busy the machine is.
+    """
     caplog.set_level(logging.INFO, keyurl.__name__)
     clock = Clock()
-    async with publishing(key_set(jwk("ES256"))) as publisher:
+    async with publishing(key_set(jwk("ES256"))) as publisher, trio.open_nursery() as nursery:
+        nursery.start_soon(give_stalled_ones_up, publisher, mock_clock)
         keys = keys_of(publisher, clock)
         await keys.find("ES256", "first")
         publisher.body = key_set(jwk("ES256"), jwk("ES256", "new"))
         for name, value in WAYS[how].items():
             setattr(publisher, name, value)
-        monkeypatch.setattr(keyurl, "FETCH_SECONDS", 0.5 if how == "stalled" else 20)
         for _ in range(2):
             clock.now += FRESH_SECONDS
             assert await keys.find("ES256", "first") is not None
@@ -217,6 +220,15 @@ async def test_keys_outlive_the_trouble_of_their_publisher(
         clock.now += AGAIN_SECONDS
         assert await keys.find("ES256", "new") is not None
         assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+        nursery.cancel_scope.cancel()
+
+
+async def give_stalled_ones_up(publisher: Publisher, clock: MockClock) -> None:
+    """Let the time of a fetch pass each time that its answer has stopped."""
+    while True:
+        await publisher.stalled.wait()
+        publisher.stalled = trio.Event()
+        clock.jump(FETCH_SECONDS)
 
 
 @pytest.mark.logs_error("certificate verify failed")
