@@ -9,6 +9,7 @@ runtime that a check must find. A unit test of one module imports that module.
 from __future__ import annotations
 
 import gc
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -19,6 +20,7 @@ import attrs
 import pytest
 
 from arcp_trio import JobContext, Runtime
+from arcp_trio.runtime import watchdog
 from arcp_trio.runtime.cluster.moving import SharedParking
 from arcp_trio.runtime.connection import sender
 from arcp_trio.runtime.job import acceptance, events
@@ -150,6 +152,18 @@ def looks_at_heartbeats(runtime: Runtime) -> int:
 
 
 # -- the runtime as a whole
+
+
+WATCHDOG_LOG: Final = watchdog.log.name
+"""The logger of lines that come when the machine is busy: the loop is held, and free again."""
+
+
+def no_watchdog(patch: pytest.MonkeyPatch) -> None:
+    """Have nobody look at the loop in real time.
+
+    Each look wakes the loop, after which tasks run in another order for the same seed.
+    """
+    patch.setattr(watchdog, "PERIOD_SECONDS", threading.TIMEOUT_MAX)
 
 
 def held(runtime: Runtime) -> dict[str, int]:

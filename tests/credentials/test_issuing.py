@@ -19,6 +19,7 @@ from arcp_trio.wire.features import ALL_FEATURES, Feature
 from arcp_trio.wire.timestamps import rfc3339
 from tests.credentials.runtimes import LEASE, SafeStore, as_told, provided, providing_runtime
 from tests.credentials.upstream import Upstream
+from tests.inside import WATCHDOG_LOG
 from tests.jobs import doer
 
 WITHOUT = tuple(name for name in ALL_FEATURES if name != Feature.PROVISIONED_CREDENTIALS)
@@ -196,7 +197,11 @@ async def test_nothing_is_offered_without_a_durable_store(
         assert Feature.PROVISIONED_CREDENTIALS not in offered
         assert "credentials" not in await peer.submit("worker", lease_request=LEASE)
     assert upstream.calls == []
-    warnings = [r.message for r in caplog.records if r.levelno >= logging.WARNING]
+    warnings = [
+        record.message
+        for record in caplog.records
+        if record.levelno >= logging.WARNING and record.name != WATCHDOG_LOG
+    ]
     assert warnings == ["provisioned_credentials is not offered: the store is not durable"]
 
 

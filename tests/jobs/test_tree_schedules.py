@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests import defects
-from tests.inside import small_steps
+from tests.inside import no_watchdog, small_steps
 from tests.jobs.tree_schedules import Schedule, carry_out, schedules
 
 EXAMPLES = 300
@@ -25,9 +25,13 @@ DEFECT_EXAMPLES = 3_000
 
 @pytest.fixture(autouse=True, scope="module")
 def _small_steps() -> Iterator[None]:
-    """Make batches so small that a few dozen events cross their bounds."""
+    """Make batches so small that a few dozen events cross their bounds, and schedules repeatable.
+
+    A schedule that fails is carried out again, and has to fail again.
+    """
     with pytest.MonkeyPatch.context() as patch:
         small_steps(patch)
+        no_watchdog(patch)
         yield
 
 
