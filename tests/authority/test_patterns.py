@@ -165,9 +165,9 @@ def test_patterns_of_the_same_text_are_equal() -> None:
 def test_no_pattern_takes_long(pattern: str, form: str) -> None:
     """The slowest patterns and forms take milliseconds: there is no backtracking."""
     parsed = Pattern.parse(pattern)
-    start = time.perf_counter()
+    start = time.thread_time()  # which stands still while the thread does
     parsed.matches(form)
-    assert time.perf_counter() - start < 1
+    assert time.thread_time() - start < 1
 
 
 @pytest.mark.parametrize("text", ["/a", "/a/**", "**", "**/a", "/*"])
