@@ -20,6 +20,7 @@ from arcp_trio.authenticators.keyurl import AGAIN_SECONDS, FETCH_SECONDS, FRESH_
 from arcp_trio.testing import open_peers
 from tests.authenticators.issuer import AUDIENCE, jwk, key_set, sign
 from tests.authenticators.publisher import Publisher, publishing
+from tests.ports import refusing_port
 
 pytestmark = pytest.mark.real_tcp
 
@@ -254,13 +255,11 @@ async def test_over_tls_the_publisher_is_who_it_says(
 @pytest.mark.logs_error("keys not fetched url=http://127.0.0.1")
 async def test_nobody_there() -> None:
     """Without any keys, InternalError is raised instead of calling the token wrong."""
-    clock = Clock()
-    async with publishing(key_set(jwk("ES256"))) as publisher:
-        url = publisher.url
-    keys = KeyUrl(url, ["ES256"], now=clock)
-    for _ in range(2):
-        with pytest.raises(arcp_trio.InternalError):
-            await keys.find("ES256", "first")
+    with refusing_port() as port:
+        keys = KeyUrl(f"http://127.0.0.1:{port}/keys.json", ["ES256"], now=Clock())
+        for _ in range(2):
+            with pytest.raises(arcp_trio.InternalError):
+                await keys.find("ES256", "first")
 
 
 @pytest.mark.logs_error("keys not fetched url=http://127.0.0.1")

@@ -34,6 +34,7 @@ from arcp_trio.client.dialing import Target
 from arcp_trio.front.serve import serve_stream
 from arcp_trio.wire.features import ALL_FEATURES
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
+from tests.ports import refusing_port
 
 real = pytest.mark.real_tcp
 
@@ -107,10 +108,8 @@ async def test_by_the_path_of_a_socket(tmp_path: Path) -> None:
 @real
 async def test_no_server() -> None:
     """A closed port and an unknown host raise ConnectionRefused."""
-    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = listener.socket.getsockname()[1]
-    await listener.aclose()
-    refused = await refusal(f"ws://127.0.0.1:{port}/arcp")
+    with refusing_port() as port:
+        refused = await refusal(f"ws://127.0.0.1:{port}/arcp")
     assert type(refused) is ConnectionRefused
     assert str(port) in str(refused)
     assert type(await refusal("ws://no-such-host.invalid/arcp")) is ConnectionRefused

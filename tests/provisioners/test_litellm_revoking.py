@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from arcp_trio import CannotRevoke
 from arcp_trio.provisioners.litellm import LiteLlmError, LiteLlmProvisioner
+from tests.ports import refusing_port
 from tests.provisioners.gateway import MASTER_KEY, Fault, problem
 from tests.provisioners.orders import MODELS, an_order, issue, provisioner_of, shown_with_locals
 
@@ -121,14 +122,12 @@ async def test_an_answer_without_a_key_is_trouble(gateway, answer):
     assert "sk-minted" not in shown_with_locals(raised.value)
 
 
-async def test_a_gateway_that_is_gone(gateway):
+async def test_a_gateway_that_is_gone():
     """A gateway that does not answer raises an error that may pass."""
-    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = listener.socket.getsockname()[1]
-    await listener.aclose()
-    provisioner = LiteLlmProvisioner(f"http://127.0.0.1:{port}", MASTER_KEY, models=MODELS)
-    with pytest.raises(LiteLlmError, match="/key/delete: ConnectError"):
-        await provisioner.revoke("cred_1", None)
+    with refusing_port() as port:
+        provisioner = LiteLlmProvisioner(f"http://127.0.0.1:{port}", MASTER_KEY, models=MODELS)
+        with pytest.raises(LiteLlmError, match="/key/delete: ConnectError"):
+            await provisioner.revoke("cred_1", None)
 
 
 async def test_revoking_without_an_answer_is_trouble(gateway, mock_clock: MockClock):
