@@ -13,6 +13,7 @@ import trio
 
 from arcp_trio import (
     AgentNotAvailable,
+    Event,
     JobCancelled,
     JobNotFound,
     ResumeWindowExpired,
@@ -47,17 +48,27 @@ async def vendor() -> AsyncGenerator[int, None]:
 
 async def test_what_its_users_do() -> None:
     """Every call of a client works with that runtime."""
+    history_read = trio.Event()
+
+    async def handle(_event: Event) -> None:
+        await history_read.wait()
+
     async with vendor() as port:
         url = f"ws://127.0.0.1:{port}/arcp"
         with pytest.raises(Unauthenticated):
             async with connect(url, token="wrong"):
                 pytest.fail("it connected")
-        async with connect(url, token="tok") as client, connect(url, token="tok") as other:
+        async with (
+            connect(url, token="tok") as client,
+            connect(url, token="tok", on_event=handle) as slow,
+            connect(url, token="tok") as other,
+        ):
             assert {"echo", "ticker"} <= {agent.name for agent in client.agents}
             echo = await client.submit("echo", {"text": "é漢😀"})
             assert [event.body["message"] async for event in echo.events()] == ["echo started"]
             assert await echo.result() == {"echoed": {"text": "é漢😀"}}
-            long = await client.submit("ticker", 100, budget={"USD": 5})
+            # This runtime's history has only what the submitter has not handled yet.
+            long = await slow.submit("ticker", 100, budget={"USD": 5})
             assert long.budget == {"USD": 5}
             with pytest.raises(AgentNotAvailable):
                 await client.submit("nobody")
@@ -73,6 +84,7 @@ async def test_what_its_users_do() -> None:
                 if len(seen) == 5:
                     break
             assert seen == ["0", "1", "2", "3", "4"]
+            history_read.set()
             running = [info.id async for info in client.jobs(status=["running"])]
             assert running == [long.id]
             await long.cancel("enough")
