@@ -179,6 +179,23 @@ async def test_under_asyncio_a_cancel_is_asyncios(runtime: Runtime, peer: Peer) 
     assert [body["message"] for body in bodies] == ["waiting", "cleaning"]
 
 
+async def test_what_an_agent_does_not_wait_for_is_told(runtime: Runtime, peer: Peer) -> None:
+    """Events that are on their way when an agent returns come before its end, and in order."""
+    count = 3_000
+
+    @runtime.agent("hasty", loop="asyncio")
+    async def hasty(job: AsyncioContext) -> Json:
+        logs = [asyncio.ensure_future(job.log(str(number))) for number in range(count)]
+        await asyncio.sleep(0)
+        return len(logs)
+
+    job = await peer.submit("hasty")
+    assert (await end_of(peer, job))["result"] == count
+    events = [frame["payload"] for frame in peer.recorder.events(job["job_id"])]
+    said = [event["body"]["message"] for event in events if event["kind"] == "log"]
+    assert said == [str(number) for number in range(count)]
+
+
 @does_not_stop
 @pytest.mark.parametrize("kind", ["plain", "asyncio"])
 async def test_a_thread_that_does_not_stop_is_abandoned(

@@ -10,7 +10,7 @@ import trio
 from arcp_trio import Limits
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.wire.json import Json
-from tests.workers.support import GRACE, end_of, open_runtime, run
+from tests.workers.support import GRACE, end_of, open_runtime, open_with_workers, run
 from tests.workers.waiting_agents import MANY
 
 LEASE: Json = {"agent.delegate": ["*"]}
@@ -129,6 +129,13 @@ async def test_events_past_the_bound_are_not_lost(peer: Peer, agent: str) -> Non
     await end_of(peer, job)
     bodies = [frame["payload"]["body"] for frame in peer.recorder.events(job["job_id"])]
     assert [body["message"] for body in bodies] == [str(number) for number in range(300)]
+
+
+@pytest.mark.parametrize("agent", ["unawaited-on-trio", "unawaited-on-asyncio"])
+async def test_nor_are_they_if_no_time_is_left_at_the_end(agent: str) -> None:
+    """They are told, although the grace is over before the worker has its answers."""
+    async with open_with_workers(1, Limits(cancel_grace_seconds=1e-9)) as peer:
+        await test_events_past_the_bound_are_not_lost(peer, agent)
 
 
 async def test_a_wait_is_given_up_while_its_answer_arrives(peer: Peer) -> None:

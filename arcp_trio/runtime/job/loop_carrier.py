@@ -46,6 +46,7 @@ class LoopCarrier:
         """Carry out calls until cancelled; then end those that wait, or that come later.
 
         An agent that has returned may have left threads of its own, which are not to wait for ever.
+        What it has said is told, also if it did not wait for that.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -58,6 +59,12 @@ class LoopCarrier:
                         )
         finally:
             self.cancel()
+            while self._taken.statistics().current_buffer_used:
+                call = self._taken.receive_nowait()
+                if call.operation in IN_ORDER:
+                    # In one step: the call is cancelled as soon as it waits for anything.
+                    with trio.CancelScope(deadline=-math.inf, shield=True):
+                        await call.carry_out()
 
     def cancel(self) -> None:
         """End each wait of the thread, and refuse to begin another, by `AgentCancelled`."""

@@ -121,7 +121,14 @@ class WorkerJob:
             nursery.cancel_scope.deadline = trio.current_time() + self._desk.grace()
         if nursery.cancel_scope.cancelled_caught:
             frame.name = SPENT
+            await self._emit_the_rest()
         return frame
+
+    async def _emit_the_rest(self) -> None:
+        """Emit what the agent has said, and what no answer was sent to in time."""
+        async for call in self._in_order:
+            with call.scope:
+                await self._answer(call.operation, call.frame)
 
     async def cancel(self) -> None:
         """Tell the worker that the job is to end."""
