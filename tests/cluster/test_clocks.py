@@ -9,12 +9,14 @@ import pytest
 import trio
 
 from arcp_trio import Limits
+from arcp_trio.nurseries import tasks_beside
 from arcp_trio.runtime import clock
 from arcp_trio.runtime.clock import STEP_SECONDS, StoreClock
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.postgres import _checks
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.wire.timestamps import parse_rfc3339
+from tests.cluster.line import DatabaseLine, Flow, Trap
 from tests.cluster.side_by_side import clients_of, runtime_over
 from tests.metrics import scrape
 
@@ -75,6 +77,26 @@ async def test_a_machine_with_a_wrong_clock_joins_nobody(
     runtime, _ = runtime_over(database, "a", limits=QUICK)
     with pytest.raises(StoreError, match=r"is 36\d\d\.\d s ahead of that of the database"):
         await runtime.__aenter__()
+
+
+async def test_a_slow_answer_makes_no_clock_wrong(database: str) -> None:
+    """A node joins although the first answer about the time comes late."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    line = DatabaseLine(database)
+
+    async def hold_up(_flow: Flow) -> None:
+        await trio.sleep(4)
+
+    late = line.trap = Trap(b"clock_timestamp", 1, hold_up)
+    with trio.fail_after(60):
+        async with tasks_beside() as nursery:
+            await nursery.start(line.run)
+            runtime, _ = runtime_over(line.url, "a", limits=QUICK)
+            async with runtime:
+                assert late.sprung.is_set()
+                while runtime.ready() is not None:  # noqa: ASYNC110 - a beat tells nobody
+                    await trio.sleep(0.05)
+                assert abs(scrape(runtime)("clock_offset_seconds")) < 1
 
 
 async def test_a_clock_that_is_set_wrong_makes_a_node_unready(
