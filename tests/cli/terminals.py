@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -64,6 +65,7 @@ class Terminal:
         self.columns = columns
         self.raw = ""
         self._screen = screen
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode  # a read may cut a character
 
     @property
     def lines(self) -> list[str]:
@@ -107,7 +109,7 @@ class Terminal:
             data = os.read(self._screen, 65_536)
         except OSError:  # EIO: the other side has no more descriptors open
             return False
-        self.raw += data.decode()
+        self.raw += self._decode(data)
         return bool(data)
 
 

@@ -18,7 +18,10 @@ PROGRAM = """
 import os, signal, sys
 import trio, arcp_trio
 
+printed = trio.Event()
+
 async def interrupt(event):
+    await printed.wait()
     os.kill(os.getpid(), signal.SIGINT)  # Ctrl-C while a task of the client runs
 
 async def main():
@@ -27,6 +30,7 @@ async def main():
     async with arcp_trio.connect(url, token=token, on_event=handler) as client:
         job = await client.submit("waiting")
         print(job.id, flush=True)
+        printed.set()
         await job.result()
 
 trio.run(main)
@@ -40,6 +44,7 @@ def test_ctrl_c_ends_a_program_as_it_ends_any_other(tmp_path: Path, where: str) 
     with served(tmp_path) as commands, started(commands, where) as process:
         assert process.stdout is not None
         job_id = process.stdout.readline().rstrip()
+        assert job_id.startswith("job_")
         if where == "within the program":
             process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=LIFETIME_SECONDS)
