@@ -21,6 +21,11 @@ def unwrapped(error: BaseException) -> BaseException:
     return unwrapped(group.exceptions[0]) if len(group.exceptions) == 1 else group
 
 
+def consists_of(error: BaseException, kind: type[BaseException]) -> bool:
+    """Return whether an exception is of a kind, or a group of nothing else."""
+    return all(isinstance(leaf, kind) for leaf in leaves(error))
+
+
 @overload
 def leaves(error: Exception) -> Sequence[Exception]: ...
 @overload

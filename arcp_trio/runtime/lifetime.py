@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from arcp_trio.groups import leaves, unwrapped
+from arcp_trio.groups import consists_of, leaves, unwrapped
 from arcp_trio.runtime.connection.attendance import Attendance
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.revocation import Revoker
@@ -220,9 +220,7 @@ class Lifetime:
 
 def _why_not_started(error: BaseException) -> BaseException:
     """Return the one error of a start; several parts of a node may learn that it is gone."""
-    found = leaves(error)
-    gone = all(isinstance(each, Fenced) for each in found)
-    return found[0] if gone else unwrapped(error)
+    return leaves(error)[0] if consists_of(error, Fenced) else unwrapped(error)
 
 
 def _do_nothing() -> None:

@@ -56,7 +56,7 @@ async def _until_gone(work: Callable[[*_Ts], Awaitable[None]], *args: *_Ts) -> N
     try:
         await work(*args)
     except* Fenced:
-        pass  # what this node depends on finds that out, too, and ends it
+        pass  # the writer or a beat finds that out, too, and ends the node
 
 
 async def first_of(*waits: Callable[[], Awaitable[None]]) -> None:

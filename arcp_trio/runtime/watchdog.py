@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 PERIOD_SECONDS: Final = 0.1
 """The time between two looks at the loop."""
 
-LOOKS: Final = 10
-"""In how many pieces the loop's answer is waited for."""
+PIECE_SECONDS: Final = LATE_SECONDS / 10
+"""The loop's answer is waited for in pieces of this length."""
 
 
 class Watchdog:
@@ -81,10 +81,17 @@ class Watchdog:
     def _answers_in_time(self) -> bool:
         """Wait for the loop's answer; return whether it has come.
 
-        However long the whole process was stopped meanwhile, that counts as one piece of the wait:
-        the loop could do nothing then.
+        A piece of the wait may last for longer. Code that has Python's lock uses the processor
+        meanwhile, and that counts; if the whole process is stopped, nothing could be done.
         """
-        return any(self._answered.wait(LATE_SECONDS / LOOKS) for _ in range(LOOKS))
+        left = LATE_SECONDS
+        while left > 0:
+            began, used = time.monotonic(), time.process_time()
+            if self._answered.wait(PIECE_SECONDS):
+                return True
+            took = min(time.monotonic() - began, time.process_time() - used)
+            left -= max(PIECE_SECONDS, took)
+        return False
 
     def _loop_is_late(self, asked: float, loop_thread: int) -> None:
         stall = _stall(_frame_of(loop_thread))

@@ -46,6 +46,10 @@ class MachineClock:
         """Return the seconds since 1970."""
         return time.time() + self.ahead
 
+    def monotonic(self) -> float:
+        """Return seconds that nobody can set."""
+        return time.monotonic()
+
 
 async def test_times_are_the_databases(database: str, machine: MachineClock) -> None:
     """A job is accepted at the time of the database, and not at that of its node."""

@@ -12,6 +12,7 @@ import trio
 
 from arcp_trio import (
     Agents,
+    AsyncioContext,
     BlockingContext,
     Fenced,
     InternalError,
@@ -267,10 +268,36 @@ async def test_a_look_for_credentials_finds_out(
         runtime, store = runtime_over(database, "n1", leaving, provisioner=upstream)
         async with runtime, clients_of(runtime, store) as other:
             client = await other.welcomed()
-            await client.submit("sleeper", lease_request=LEASE)
+            for _ in range(3):  # they are asked for at once
+                await client.submit("sleeper", lease_request=LEASE)
             begin()
             again = await node.welcomed(resume={**client.resume_from(), "last_event_seq": 0})
             assert await told(again) == ([], 1012)
+
+
+@pytest.mark.logs_error(GONE)
+@pytest.mark.parametrize("agent", ["on-trio", "on-asyncio"])
+async def test_an_agent_that_reads_finds_out(
+    database: str, monkeypatch: pytest.MonkeyPatch, agent: str
+) -> None:
+    """It is not told, and cancelled at the end: another node goes on with its job."""
+    raised = list[BaseException]()
+
+    async def look_back(job: JobContext | AsyncioContext) -> Json:
+        try:
+            return await job.kept(job.id)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    async with finds_out_at(database, monkeypatch, PostgresReader, "owner") as (node, begin):
+        node.runtime.agent("on-trio")(look_back)
+        node.runtime.agent("on-asyncio", loop="asyncio")(look_back)
+        client = await node.welcomed()
+        begin()
+        await client.submit(agent)
+        assert await told(client) == ([], 1012)
+    assert not any(isinstance(error, Exception) for error in raised)
 
 
 @pytest.mark.logs_error(GONE)

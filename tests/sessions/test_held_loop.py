@@ -136,6 +136,30 @@ async def test_no_watchdog_is_no_loss(
     assert "no watchdog" in [record.message for record in caplog.records]
 
 
+async def test_code_that_keeps_pythons_lock_is_noticed() -> None:
+    """The watchdog has few turns meanwhile, and knows all the same that the loop is held."""
+    runtime = make_runtime()
+    number = 1_000_000
+    while seconds_of_a_sum(number) < 0.25:
+        number *= 2
+
+    @runtime.agent("adder")
+    async def adder(_job: JobContext) -> None:
+        for _ in range(4):
+            sum(range(number))
+
+    async with runtime, open_pair(runtime, token=TEST_TOKEN) as client:
+        await (await client.submit("adder")).result()
+        assert scrape(runtime)("loop_stalls_total") >= 1
+
+
+def seconds_of_a_sum(number: int) -> float:
+    """Return how long a sum takes, during which no other thread has a turn."""
+    began = time.thread_time()
+    sum(range(number))
+    return time.thread_time() - began
+
+
 STOPPED = """
 import os, signal, time
 import trio

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from arcp_trio.groups import consists_of
 from arcp_trio.runtime.clock import StoreClock
 from arcp_trio.runtime.cluster.judging import NodeJudge
 from arcp_trio.runtime.restart import Leaver, settle
@@ -144,9 +145,9 @@ class Members:
                 found = await self._waiting.sift(found)
                 revived = await settle(self._core, self._jobs, found, leaver)
             await self._beginnings.run(revived)
-        except Fenced:
-            raise
-        except Exception:  # a fence: what one node has left must not end all others
+        except Exception as error:  # a fence: what one node has left must not end all others
+            if consists_of(error, Fenced):
+                raise
             log.exception("jobs of an adopted node are not settled", extra=facts)
 
     async def _take_over(self, dead: NodeRow, facts: Mapping[str, object]) -> Recovered | None:

@@ -20,6 +20,7 @@ from arcp_trio.runtime.job.commands import (
     end_job,
     no_question,
 )
+from arcp_trio.store.errors import Fenced
 from arcp_trio.store.outage import Outage
 from arcp_trio.store.shared_writes import AnswerNode
 from arcp_trio.store.writes import CancelJob
@@ -120,6 +121,8 @@ class Obeyer:
             answer = await obey()
         except ArcpError as error:
             answer = error
+        except Fenced:
+            return  # the node that goes on with the job obeys
         except Exception:
             log.exception("command of another node failed", extra=_facts(command))
             answer = InternalError("the request could not be processed")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from arcp_trio.groups import consists_of
 from arcp_trio.runtime.connection.heartbeat import Heartbeat, Heartbeats, Loss
 from arcp_trio.runtime.connection.reader import TooManyMalformed
 from arcp_trio.runtime.connection.sender import FrameWriter, Sender
@@ -185,7 +186,9 @@ class Conversation:
             await self._sender.run()
         except TransportClosed:
             self._closing.now(CloseCode.NORMAL, "")
-        except Fenced:
+        except Exception as error:
+            if not consists_of(error, Fenced):
+                raise
             await trio.sleep_forever()  # this node is about to end, and the connection with it
 
     async def _end_in_time(self) -> None:

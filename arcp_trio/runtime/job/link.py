@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 import trio
 
 from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.store.errors import Fenced
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -45,7 +46,10 @@ class DirectLink:
 
     async def do(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
         """Have an operation carried out, and wait for it."""
-        return await operation(self.desk, *args)
+        try:
+            return await operation(self.desk, *args)
+        except Fenced:
+            await trio.sleep_forever()  # until this node ends, and the job goes on at another
 
     def ask(self, operation: Callable[[Desk, *_Ts], _T], *args: *_Ts) -> _T:
         """Have an operation carried out that waits for nothing."""

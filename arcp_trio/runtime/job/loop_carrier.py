@@ -14,6 +14,7 @@ import trio
 
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.waits import Waits, fail
+from arcp_trio.store.errors import Fenced
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -62,7 +63,7 @@ class LoopCarrier:
             while self._taken.statistics().current_buffer_used:
                 call = self._taken.receive_nowait()
                 if call.operation in IN_ORDER:
-                    # In one step: the call is cancelled as soon as it waits for anything.
+                    # The call is cancelled as soon as it waits for anything.
                     with trio.CancelScope(deadline=-math.inf, shield=True):
                         await call.carry_out()
 
@@ -133,6 +134,8 @@ class _CarriedCall(Generic[_T]):
         with self._scope:
             try:
                 value = await self._run()
+            except Fenced:
+                await trio.sleep_forever()  # until this node ends, and the job goes on at another
             except Exception as error:  # noqa: BLE001 - raised in the thread
                 self._over = True
                 with suppress(InvalidStateError):

@@ -33,6 +33,7 @@ from arcp_trio.runtime.workers.messages import (
 )
 from arcp_trio.runtime.workers.places import Stay
 from arcp_trio.runtime.workers.wire import Wire, WorkerLost
+from arcp_trio.store.errors import Fenced
 from arcp_trio.wire.json import JsonLike, JsonValue, list_in, object_in
 
 _Operation: TypeAlias = Callable[..., Any]
@@ -125,7 +126,7 @@ class WorkerJob:
         return frame
 
     async def _emit_the_rest(self) -> None:
-        """Emit what the agent has said, and what no answer was sent to in time."""
+        """Emit what the agent has said and has had no answer to in time."""
         async for call in self._in_order:
             with call.scope:
                 await self._answer(call.operation, call.frame)
@@ -198,6 +199,8 @@ class WorkerJob:
             if isinstance(value, bytes):
                 return WorkerFrame("bytes", frame.call, data=value), None
             return WorkerFrame("reply", frame.call, frame.name, value_data(_plain(value))), None
+        except Fenced:
+            await trio.sleep_forever()  # until this node ends, and the job goes on at another
         except Exception as error:  # noqa: BLE001 - raised in the worker
             return WorkerFrame("failed", frame.call, data=error_data(error)), None
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Collection
 from typing import Final
 
+import attrs
+
 from arcp_trio.store.errors import ForeignFile, OtherVersion, StoreError, UnwritableStore
 from arcp_trio.store.postgres._address import DatabaseAddress
 from arcp_trio.store.postgres._errors import POOLED
@@ -19,10 +21,6 @@ VERSION: Final = len(MIGRATIONS)
 
 CLOCK_SECONDS: Final = 1.0
 """How far the clock of a node may be off."""
-QUICK_SECONDS: Final = 0.5
-"""The server tells its time well enough if it takes less."""
-CLOCK_LOOKS: Final = 3
-"""How often the server is asked for its time, at most."""
 
 _RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
 
@@ -61,35 +59,42 @@ def check_writable(db: Database, address: DatabaseAddress) -> None:
         raise UnwritableStore(f"{address}: {why}; connect to a primary server that takes writes")
 
 
+@attrs.frozen
+class ClockOffset:
+    """How far the server's clock seems to be ahead of this machine's, in seconds."""
+
+    ahead: float
+    margin: float
+    """By how much that may be wrong: by half of the time that the answer took."""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether one of the clocks is off for sure."""
+        return abs(self.ahead) - self.margin > CLOCK_SECONDS
+
+
 def check_clock(db: Database, address: DatabaseAddress) -> None:
     """Check that this machine and the server agree on the time of day.
 
     Raises:
         StoreError: they do not.
     """
-    ahead = seconds_ahead(db)
-    if abs(ahead) > CLOCK_SECONDS:
-        which = "behind" if ahead > 0 else "ahead of"
+    offset = clock_offset(db)
+    if offset.wrong:
+        which = "behind" if offset.ahead > 0 else "ahead of"
         raise StoreError(
-            f"{address}: the clock of this machine is {abs(ahead):.1f} s {which} that of the"
+            f"{address}: the clock of this machine is {abs(offset.ahead):.1f} s {which} that of the"
             " database; set both by NTP"
         )
 
 
-def seconds_ahead(db: Database) -> float:
-    """Return how far the server's clock is ahead of this machine's, about.
-
-    An answer may be wrong by half of the time that it takes: after a slow one, the server is asked
-    again.
-    """
-    seen: list[tuple[float, float]] = []
-    while len(seen) < CLOCK_LOOKS and not any(took < QUICK_SECONDS for took, _ in seen):
-        before = time.time()
-        row = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
-        took = time.time() - before
-        assert row is not None
-        seen.append((took, row[0] - before - took / 2))
-    return min(seen)[1]
+def clock_offset(db: Database) -> ClockOffset:
+    """Compare the server's clock with this machine's."""
+    at, began = time.time(), time.monotonic()
+    row = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+    assert row is not None
+    half = (time.monotonic() - began) / 2
+    return ClockOffset(row[0] - at - half, half)
 
 
 def check_schema(db: Database, address: DatabaseAddress) -> None:

@@ -15,7 +15,7 @@ from psycopg.errors import UniqueViolation
 from arcp_trio.store.nodes import NodeRow, NodeState, RollCall
 from arcp_trio.store.postgres._address import DatabaseAddress
 from arcp_trio.store.postgres._adopting import take_over
-from arcp_trio.store.postgres._checks import seconds_ahead
+from arcp_trio.store.postgres._checks import clock_offset
 from arcp_trio.store.postgres._connections import application_name
 from arcp_trio.store.postgres._schema import Database
 
@@ -99,7 +99,7 @@ def beat(db: Database, me: int, *, alive: bool) -> RollCall | None:
     """Give a sign of life, if `alive`, and see all nodes; None if this one is gone."""
     began = time.monotonic()
     beaten = db.execute("UPDATE beat SET beats = beats + %s WHERE node = %s", (int(alive), me))
-    ahead = seconds_ahead(db)
+    offset = clock_offset(db)
     rows = db.execute(f"{_NODES} WHERE state <> 'gone' ORDER BY node").fetchall()
     if not beaten.rowcount:
         return None
@@ -107,7 +107,7 @@ def beat(db: Database, me: int, *, alive: bool) -> RollCall | None:
         began=began,
         ended=time.monotonic(),
         nodes=[_node_of(row) for row in rows],
-        ahead=ahead,
+        ahead=offset.ahead,
     )
 
 

@@ -16,13 +16,12 @@ from psycopg import sql
 from arcp_trio.store.errors import ForeignFile, OtherVersion, StoreError
 from arcp_trio.store.postgres._address import DatabaseAddress, address_of
 from arcp_trio.store.postgres._checks import (
-    CLOCK_SECONDS,
     VERSION,
     check_rights,
     check_schema,
     check_server,
     check_writable,
-    seconds_ahead,
+    clock_offset,
 )
 from arcp_trio.store.postgres._errors import store_errors
 from arcp_trio.store.postgres._schema import Database, grant, migrate, versions
@@ -187,9 +186,10 @@ def _durability(db: Database) -> Finding:
 
 
 def _clock(db: Database) -> Finding:
-    offset = seconds_ahead(db)
-    told = f"{abs(offset):.3f} s {'behind' if offset < 0 else 'ahead of'} this machine's"
-    if abs(offset) <= CLOCK_SECONDS:
+    offset = clock_offset(db)
+    which = "behind" if offset.ahead < 0 else "ahead of"
+    told = f"{abs(offset.ahead):.3f} s {which} this machine's"
+    if not offset.wrong:
         return Finding("clock", told)
     return Finding("clock", f"{told}; nodes need it within 1 s: look at NTP", good=False)
 
