@@ -81,8 +81,9 @@ class Watchdog:
     def _answers_in_time(self) -> bool:
         """Wait for the loop's answer; return whether it has come.
 
-        A piece of the wait may last for longer. Code that has Python's lock uses the processor
-        meanwhile, and that counts; if the whole process is stopped, nothing could be done.
+        A piece may take longer, as this thread has no turn while other code keeps Python's lock:
+        the processor time that is used meanwhile counts. Time in which the whole process is stopped
+        does not count, as the loop can do nothing then.
         """
         left = LATE_SECONDS
         while left > 0:

@@ -145,7 +145,7 @@ class DatabaseThread:
         """
         async with self._turn:
             if self._membership.fenced is not None:  # whether or not the store is still open
-                raise Fenced(*self._membership.fenced.args)
+                raise self._membership.fence()
             failed: StoreError | None = None
             self._given_up.clear()
             self.busy_since = trio.current_time()
