@@ -2,8 +2,8 @@
 
 A thread that waits for Python's lock asks for it only once it has waited for the switch interval,
 and it begins to wait anew each time the loop gives the lock up. A busy loop does so at each system
-call, and takes the lock back before the thread is awake. So a read of ten statements could take
-hundreds of milliseconds beside a principal that keeps the loop busy.
+call, and takes the lock back before the thread is awake. Beside twenty tasks that always run, a
+read of ten statements took 1.3 ms with naps and 14 s without.
 """
 
 from __future__ import annotations

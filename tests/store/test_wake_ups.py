@@ -9,6 +9,7 @@ import psycopg
 import pytest
 import trio
 
+from arcp_trio.store.naps import Naps
 from arcp_trio.store.postgres._address import address_of
 from arcp_trio.store.postgres._connections import Membership
 from arcp_trio.store.postgres._schema import migrate
@@ -91,6 +92,26 @@ async def test_a_listener_that_was_cut_off_looks_at_everything(database: str) ->
             with trio.move_on_after(1):
                 await moved(two, {5})
                 break
+
+
+async def test_the_event_loop_does_not_nap_for_a_listener(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy loop sleeps for the calls that are under way; a listener that waits has no call."""
+    async with woken(database, 1) as (one,):
+        naps = 0
+
+        def nap(_: Naps, timeout: float) -> None:
+            nonlocal naps
+            naps += timeout == 0
+
+        monkeypatch.setattr(Naps, "before_io_wait", nap)
+        for _ in range(100):
+            await trio.lowlevel.checkpoint()
+        assert naps == 0
+        with psycopg.connect(database, autocommit=True) as db:
+            db.execute("SELECT pg_notify('arcp_1', '4')")
+        await moved(one, {4})
 
 
 async def test_words_that_nobody_sends_are_passed_over(database: str) -> None:

@@ -121,21 +121,22 @@ class WakeUps:
     async def _listen(self) -> None:
         while True:
             try:
-                payloads = await self._listener.run(
-                    self._next, seconds=LISTEN_SECONDS + PAUSE_SECONDS
-                )
+                for payload in await self._listener.run(self._next):
+                    self._hear(payload)
             except Fenced:
                 return
             except StoreError:
                 await trio.sleep(PAUSE_SECONDS)
                 continue
-            for payload in payloads:
-                self._hear(payload)
+            assert self._listening is not None
+            # The event loop waits, not the thread: the loop naps while a call is outstanding.
+            with trio.move_on_after(LISTEN_SECONDS):
+                await trio.lowlevel.wait_readable(self._listening.fileno())
 
     def _next(self, db: Database) -> Sequence[str]:
-        """Wait for notifications, in the thread; on a new connection any may have been missed."""
+        """Take the notifications that have come; on a new connection any may have been missed."""
         if db is self._listening:
-            return [told.payload for told in db.notifies(timeout=LISTEN_SECONDS, stop_after=1)]
+            return [told.payload for told in db.notifies(timeout=0)]
         db.execute(
             sql.SQL("LISTEN {}").format(sql.Identifier(self._channel(self._membership.node)))
         )
