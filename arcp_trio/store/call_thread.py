@@ -9,7 +9,6 @@ from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 import trio
-from trio.lowlevel import Abort
 
 from arcp_trio.store.errors import StoreError
 from arcp_trio.store.naps import Naps
@@ -18,6 +17,9 @@ _T = TypeVar("_T")
 
 STANDSTILL_SECONDS: Final = 0.001
 """How long the loop stands still at most: longer than a small group's statements take."""
+
+CUT_SECONDS: Final = 1.0
+"""How long a call that was cancelled may take before it is cut off."""
 
 
 class CallThread:
@@ -65,7 +67,7 @@ class CallThread:
 
         Args:
             act: the call.
-            cut: called at a cancel, in the loop, to have the call end sooner.
+            cut: called some time after a cancel, in the loop, to have the call end sooner.
 
         Raises:
             StoreError: the thread has ended.
@@ -81,14 +83,21 @@ class CallThread:
         self._errands.put(errand)
         let_go = stands_still and errand.standstill.acquire(timeout=STANDSTILL_SECONDS)
 
-        def abort(_: object) -> Abort:
-            if cut is not None:
-                cut()
-            return Abort.FAILED
-
         with nullcontext() if let_go else self._naps:
-            await trio.lowlevel.wait_task_rescheduled(abort)
-        self.waiting -= 1
+            try:
+                await errand.done.wait()
+            except trio.Cancelled:  # noqa: ASYNC103 - the next checkpoint raises it again
+                # To connect again takes longer than most calls still do.
+                with trio.CancelScope(shield=True) as patience:
+                    if cut is not None:
+                        patience.deadline = trio.current_time() + CUT_SECONDS
+                    await errand.done.wait()
+                if cut is not None and patience.cancelled_caught:
+                    cut()
+                    with trio.CancelScope(shield=True):
+                        await errand.done.wait()
+            finally:
+                self.waiting -= 1
         return errand.result()
 
     def let_loop_go_on(self) -> None:
@@ -112,7 +121,7 @@ class _Errand(Generic[_T]):
         self.standstill = threading.Lock()
         """Held until the loop may go on."""
         self._act = act
-        self._task = trio.lowlevel.current_task()
+        self.done = trio.Event()
         self._token = trio.lowlevel.current_trio_token()
         self._error: BaseException | None = None
         self._result: _T
@@ -127,7 +136,7 @@ class _Errand(Generic[_T]):
     def wake_task(self) -> None:
         """Have the task go on."""
         with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(trio.lowlevel.reschedule, self._task)
+            self._token.run_sync_soon(self.done.set)
 
     def result(self) -> _T:
         """Return what the call returned, or raise what it raised."""

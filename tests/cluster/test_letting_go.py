@@ -285,10 +285,10 @@ async def test_a_resume_that_is_refused_disturbs_nobody(
         assert not here.asked
 
 
-async def test_a_take_that_is_cancelled_leaves_the_session_parked(
+async def test_the_next_take_goes_on_where_one_was_cancelled(
     autojump_clock: MockClock,
 ) -> None:
-    """A client that vanishes meanwhile leaves no session that a node has and nobody uses."""
+    """A take that is cancelled leaves the session parked or at this node; the next one has it."""
     async with scene(SessionPlace(None, 1, 50), silence) as here:
         outcomes = set[bool]()
         for checkpoints in range(12):
@@ -299,7 +299,9 @@ async def test_a_take_that_is_cancelled_leaves_the_session_parked(
                 done = not nursery.child_tasks
                 nursery.cancel_scope.cancel()
             await wait_all_tasks_blocked()
-            assert (here.store.at.node == ME) == done
+            assert here.store.at.node in {ME, None}
+            assert (await here.take())[0] is not None
+            assert not here.store.stolen
             outcomes.add(done)
             here.store.at = SessionPlace(None, 1, 50)
         assert outcomes == {True, False}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -34,6 +34,10 @@ BUSY_SECONDS: Final = 5.0
 
 LOOK_SECONDS: Final = 0.05
 """Pause between two looks at where a session is."""
+
+PATIENT_LOOKS: Final = 10
+"""How many looks a node that is asked to let go has at least, however far away the database is: its
+part takes some seven round trips."""
 
 STRAYS_SECONDS: Final = 10.0
 """Pause between two looks for sessions of this node that are not awake."""
@@ -104,8 +108,9 @@ class SharedParking(Parking):
             # Only now is it certain that nobody else changes it.
             found = await self._moves.find(session_id)
             assert found is not None, "what is this node's is stored"
-        except BaseException:
-            # It is refused, unless the session has become this node's.
+        except Exception:
+            # It is refused, unless the session has become this node's. An attempt that is cancelled
+            # (a distant database took too long) leaves the session here for the next attempt.
             core.store.put(ReleaseSession(session_id, core.limits.resume_window_seconds))
             raise
         ends = None if was.seconds is None else trio.current_time() + was.seconds
@@ -114,7 +119,7 @@ class SharedParking(Parking):
     async def park_strays(self, sessions: Sessions) -> None:
         """Park what is this node's in the store and not awake here, now and then, until cancelled.
 
-        A theft that was given up may succeed after that.
+        An attempt to resume a session was given up, and the client has not come back.
         """
         window = self._core.limits.resume_window_seconds
         while True:
@@ -197,29 +202,39 @@ class SharedParking(Parking):
             self._silent[node] = place.beats
             return False
         answers: list[bool] = []
+        moved_on = False
 
         async def ask() -> None:
             answers.append(await self._ask_to_release(session_id, place.moves))
 
-        # It may be about to park the session by itself, and then finds no command.
-        look = partial(self._moved_on, session_id, place.moves)
-        with trio.move_on_after(self._core.limits.release_seconds) as patience:
-            await first_of(ask, look)
-        if patience.cancelled_caught:
+        async def look() -> None:
+            # It may be about to park the session by itself, and then finds no command.
+            nonlocal moved_on
+            seconds = self._core.limits.release_seconds
+            moved_on = await self._moved_on(session_id, place.moves, seconds)
+
+        await first_of(ask, look)
+        if not answers and not moved_on:
             self._silent[node] = place.beats
             return False
         self._silent.pop(node, None)
         if answers == [False]:
-            with trio.move_on_after(BUSY_SECONDS):
-                await look()
-        return await self._has_moved_on(session_id, place.moves)
+            return await self._moved_on(session_id, place.moves, BUSY_SECONDS)
+        return moved_on or await self._has_moved_on(session_id, place.moves)
 
-    async def _moved_on(self, session_id: str, moves: int) -> None:
-        """Wait until a session is not where it was when it had moved so often."""
-        while True:
-            if await self._has_moved_on(session_id, moves):
-                return
-            await trio.sleep(LOOK_SECONDS)
+    async def _moved_on(self, session_id: str, moves: int, seconds: float) -> bool:
+        """Wait until a session is not where it was when it had moved so often.
+
+        Return False if it still is after this time.
+        """
+        ends, looks = trio.current_time() + seconds, 0
+        while not await self._has_moved_on(session_id, moves):
+            looks += 1
+            patience_ends = ends if looks >= PATIENT_LOOKS else math.inf
+            if trio.current_time() >= patience_ends:
+                return False
+            await trio.sleep_until(min(trio.current_time() + LOOK_SECONDS, patience_ends))
+        return True
 
     async def _has_moved_on(self, session_id: str, moves: int) -> bool:
         place = await self._moves.place(session_id)

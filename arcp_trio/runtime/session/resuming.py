@@ -63,7 +63,7 @@ class ResumeCheck:
             ResumeWindowExpired: it does not.
         """
         self._look_at(record)
-        if not self._covered:
+        if not self._covered and self.after_seq < record.top:  # else there is nothing to replay
             reads = self.store.for_principal(record.principal, urgent=True)
             self._covered = await reads.covers(record.id, self.after_seq)
             self._look_at(record)

@@ -226,10 +226,10 @@ def _clear_numbering(db: Database, jid: int, below: int) -> bool:
                 SELECT first_seq, index_behind FROM numbering WHERE jid = %s
                 ORDER BY first_seq LIMIT %s
             ) AS oldest WHERE index_behind < %s
-        )""",
+        ) RETURNING 1""",
         (jid, jid, PIECE_ROWS, below),
     )
-    return deleted.rowcount == PIECE_ROWS
+    return len(deleted.fetchall()) == PIECE_ROWS
 
 
 def _clear_memos(db: Database, jid: int, below: int) -> bool:
@@ -237,10 +237,10 @@ def _clear_memos(db: Database, jid: int, below: int) -> bool:
     if below < EVERYTHING:
         return False
     deleted = db.execute(
-        "DELETE FROM memo WHERE id IN (SELECT id FROM memo WHERE jid = %s LIMIT %s)",
+        "DELETE FROM memo WHERE id IN (SELECT id FROM memo WHERE jid = %s LIMIT %s) RETURNING 1",
         (jid, PIECE_ROWS),
     )
-    return deleted.rowcount == PIECE_ROWS
+    return len(deleted.fetchall()) == PIECE_ROWS
 
 
 # -- nodes

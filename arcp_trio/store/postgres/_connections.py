@@ -269,11 +269,20 @@ def enter(db: Database, membership: Membership) -> None:
 def member_transaction(db: Database, node: int) -> Generator[None]:
     """Do what is in the block in one transaction, unless the node is gone.
 
-    Nobody can fence the node before the transaction ends.
+    Nobody can fence the node before the transaction ends. Statements wait for the server only where
+    the block fetches rows, or ends: a distant database would make each of them take a round trip.
+    So no `rowcount` is known within the block.
     """
-    with db.transaction():
+    with db.pipeline():  # psycopg's own transactions would wait at their beginning, too
+        db.execute("BEGIN")
         refuse_if_gone(db, node)
-        yield
+        try:
+            yield
+        except BaseException:
+            with suppress(psycopg.Error):  # the first error counts
+                db.execute("ROLLBACK")
+            raise
+        db.execute("COMMIT")
 
 
 def refuse_if_gone(db: Database, node: int) -> None:

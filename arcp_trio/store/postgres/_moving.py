@@ -33,7 +33,8 @@ _FIND: Final = f"""
 _TAKE: Final = """
     UPDATE session SET node = %(me)s, parked_until = NULL, moves = moves + 1
     WHERE session_id = %(session_id)s AND node IS NOT DISTINCT FROM %(node)s
-        AND moves = %(moves)s"""
+        AND moves = %(moves)s
+    RETURNING 1"""
 
 _CONNECTED: Final = """
     SELECT 1 FROM pg_stat_activity WHERE application_name = %s
@@ -72,7 +73,7 @@ def take_when_unlocked(
     names = {"me": me, "session_id": session_id, "node": node, "moves": moves}
     with member_transaction(db, me):
         db.execute(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}".encode())
-        return db.execute(_TAKE, names).rowcount == 1
+        return db.execute(_TAKE, names).fetchone() is not None
 
 
 def sessions_of(db: Database, node: int) -> list[str]:

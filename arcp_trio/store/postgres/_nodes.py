@@ -138,8 +138,9 @@ def leave(db: Database, me: int, window: float) -> None:
     left = db.execute(
         """UPDATE node SET state = 'gone', at = now() WHERE node = %(me)s AND state <> 'gone'
         AND NOT EXISTS (SELECT FROM job WHERE job.node = %(me)s AND finished_at IS NULL)
-        AND NOT EXISTS (SELECT FROM credential WHERE credential.node = %(me)s)""",
+        AND NOT EXISTS (SELECT FROM credential WHERE credential.node = %(me)s)
+        RETURNING 1""",
         {"me": me},
     )
-    if left.rowcount:
+    if left.fetchone():
         take_over(db, me, me, window)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -89,6 +90,8 @@ class WakeUps:
 
     async def _send(self) -> None:
         outage = Outage(log, "other nodes not woken, they look later")
+        with suppress(StoreError, Fenced):  # the first wake-up finds its connection made
+            await self._sender.run(lambda _: None)
         while True:
             await self._some_due.wait()
             self._some_due = trio.Event()
