@@ -12,6 +12,7 @@ import attrs
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.approvals import OpenApproval, ask_approval
 from arcp_trio.runtime.job.asking import ask
+from arcp_trio.runtime.job.costs import refuse_if_exhausted
 from arcp_trio.runtime.job.delegation import delegate, result_of
 from arcp_trio.runtime.job.durable import steps
 from arcp_trio.runtime.job.durable.places import Telling
@@ -123,7 +124,10 @@ class Desk:
 
     async def begin_step(self, key: str) -> JsonObject | None:
         """Begin a step; return what an earlier run has left of it."""
-        return await steps.begin(self.job, key, steps.STEP)
+        state = await steps.begin(self.job, key, steps.STEP)
+        if state is None or "done" not in state:
+            await refuse_if_exhausted(self.job)
+        return state
 
     async def begin_tool(self, key: str, tool: str, args: JsonLike) -> JsonObject:
         """Begin a tool call that is a step; return what an earlier run has left, and its id."""
@@ -146,8 +150,9 @@ class Desk:
         return await kept(self.job, job_id)
 
     async def pause(self, until: float, most: float) -> None:
-        """Wait until a step is to be tried again."""
+        """Wait until a step is to be tried again, if there is money for it."""
         await steps.pause(self.job, until, most)
+        await refuse_if_exhausted(self.job)
 
     async def sleep(self, key: str, seconds: float | None, until: float | None) -> bool:
         """Sleep; return whether an earlier run had begun to."""

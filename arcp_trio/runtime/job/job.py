@@ -97,6 +97,8 @@ class Job:
     started_at: float | None = None
     """When its agent was called, on the runtime's clock."""
     finished_at: float | None = None
+    costs_over: int = 0
+    """The costs beyond its budget that this run of it has reported."""
     emits: int = 0
     """How often its agent has emitted."""
     drafted_at: float = attrs.field(factory=trio.current_time)
