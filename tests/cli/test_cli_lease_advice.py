@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from arcp_trio.authority.approvals import ASK
 from arcp_trio.cli.client.event_lines import Teller
 from arcp_trio.cli.client.lease_advice import asking_options, joined_pattern, missing_options
 from arcp_trio.wire.json import JsonObject
@@ -132,3 +133,10 @@ def test_how_to_be_asked() -> None:
     teller.refused({"code": DENIED, "message": "no", "details": details})
     lines = ["the lease lacks: --lease fs.write=/a", "or, to be asked first: --ask fs.write=/a"]
     assert teller.closing() == lines
+
+
+def test_what_may_be_asked_for_is_not_lacking() -> None:
+    """The lease says that people are asked: what is needed is no option."""
+    details = {"capability": "tool.call", "target": "mail.send"}
+    assert missing_options(DENIED, details, {f"{ASK}tool.call": ["mail.*"]}) == []
+    assert missing_options(DENIED, details, {f"{ASK}tool.call": ["web.*"]}) != []

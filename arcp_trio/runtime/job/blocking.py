@@ -101,6 +101,10 @@ class BlockingContext(JobView):
     sleep = _blocking(AwaitableContext.sleep)
     sleep_until = _blocking(AwaitableContext.sleep_until)
 
+    # -- what people may have to allow
+
+    authorize = _blocking(AwaitableContext.authorize_or_ask)
+
     # -- events (§8.2)
 
     log = _blocking(AwaitableContext.log)
@@ -156,7 +160,9 @@ class BlockingContext(JobView):
         newline: str | None = None,
     ) -> AbstractContextManager[IO[Any]]:
         """Open a regular file: `with job.open("/ws/a.txt") as file:`; see `JobContext.open`."""
-        return self._opened(os.fspath(path), mode, encoding, errors, newline)
+        named = os.fspath(path)
+        key = self._key(f"open {named} {mode}")
+        return self._opened(named, mode, encoding, errors, newline, key)
 
     @contextmanager
     def _opened(
@@ -166,9 +172,10 @@ class BlockingContext(JobView):
         encoding: str | None,
         errors: str | None,
         newline: str | None,
+        key: str | None,
     ) -> Generator[IO[Any]]:
         make = file_of(path, mode, encoding=encoding, errors=errors, newline=newline)
-        with make(_finished(self._link.do(Desk.open, path, mode))) as file:
+        with make(_finished(self._link.do(Desk.open, path, mode, None, key))) as file:
             yield file
 
     def delegate(
