@@ -9,6 +9,7 @@ import trio
 
 from arcp_trio import Json, Runtime, Workers
 from arcp_trio.testing import open_peer
+from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import CLIENT_FEATURES
 from tests.questions.anywhere import agents
 from tests.questions.approving import ASK
@@ -81,6 +82,23 @@ async def test_people_are_asked_for_what_needs_them(
     assert said["mail.delete"]["error"]["details"] == {"decision": "deny", "by": "alice"}
     words = [each.get("message") for each in bodies if each.get("phase") == "approved"]
     assert words == [f"alice has allowed tool.call of mail.{each}" for each in ("send", "copy")]
+
+
+async def test_who_waits_for_people_holds_up_nobody() -> None:
+    """A job in the only worker lends its place while people think, and goes on beside others."""
+    with trio.fail_after(60):
+        runtime = Runtime(auth=TOKENS, workers=Workers(count=1))
+        runtime.add(agents)
+        async with runtime, open_peer(runtime) as peer:
+            await peer.hello(features=CLIENT_FEATURES)
+            questions: list[Frame] = []
+            for where in ("trio", "thread", "asyncio"):
+                job = await peer.submit(f"{where}-process", lease_request=MAY_ASK)
+                questions.append(await next_question(peer, job["job_id"]))
+            for question in questions:
+                await answer(peer, question, "yes")
+                end = await peer.until_terminal(question["job_id"])
+                assert end["payload"]["result"] == ["yes", "TIMEOUT"]
 
 
 @pytest.mark.parametrize("process", ["", "-process"])

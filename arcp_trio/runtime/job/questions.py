@@ -128,8 +128,14 @@ class Questions:
         if self._open.pop(question.body.question_id, None) is not None:
             self.show(question.job)
 
+    @property
+    def are_open(self) -> bool:
+        """Whether the job waits for people."""
+        return bool(self._open)
+
     def show(self, job: Job) -> None:
-        """Have other nodes list what is open now."""
+        """Have the job counted as one that waits, or not, and other nodes list what is open."""
+        job.jobs.count_waiting(job)
         if job.core.store.shared is not None:
             bodies = [to_json(body) for body in self.listed()]
             job.core.store.put(KeepQuestions(job.id, dumps(bodies) if bodies else None))
