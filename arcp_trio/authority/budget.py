@@ -32,6 +32,8 @@ WHOLE_DIGITS: Final = 18
 PLACES: Final = 40
 """Digits after the decimal point, at most: all 17 digits of a float as small as 1e-23."""
 
+_FLOAT_DIGITS: Final = 15
+_NOISE: Final = Decimal("1e-12")
 _LIMIT: Final = 10**WHOLE_DIGITS
 # Twice the digits of any operand: with the traps, a result is exact or an error, never rounded.
 _CONTEXT: Final = Context(prec=2 * (WHOLE_DIGITS + PLACES), traps=[Inexact, InvalidOperation])
@@ -63,6 +65,20 @@ def exact(value: object) -> Decimal:
     if isinstance(exponent, int) and exponent < -PLACES:
         raise ValueError(f"more than {PLACES} decimal places")
     return number
+
+
+def without_noise(amount: Decimal) -> Decimal:
+    """Return the amount that is meant by one that was calculated with floats.
+
+    1,200 tokens at 1e-05 are 0.012000000000000002: a float is good for 15 digits. What that changes
+    is less than the smallest amount of a lease.
+    """
+    if not amount.is_finite():
+        return amount
+    meant = Decimal(f"{amount:.{_FLOAT_DIGITS}g}")
+    if meant == amount or abs(meant - amount) >= _NOISE:
+        return amount
+    return Decimal(f"{meant.normalize():f}")
 
 
 def add(left: Decimal, right: Decimal) -> Decimal:

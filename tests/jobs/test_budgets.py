@@ -106,6 +106,30 @@ async def test_what_stands_on_the_wire_is_the_amount(
 
 
 @pytest.mark.spec("9.6-4")
+async def test_amounts_have_no_noise(
+    peer: Peer, runtime: Runtime, autojump_clock: MockClock
+) -> None:
+    """A cost that was calculated with floats is told and counted as it is meant, to the cent."""
+
+    @runtime.agent("model")
+    async def model(job: JobContext) -> Json:
+        await job.metric("cost.model", 1_200 * 0.00001, unit="USD")
+        await job.metric("cost.model", 0.1 + 0.2, unit="USD")
+        await job.metric("cost.model", 1.5e-13, unit="USD")
+        await job.metric("cost.model", 12_345_678_901_234.56, unit="EUR")
+        await job.metric("x", 0.1 + 0.2, unit="USD")
+        return {currency: str(left) for currency, left in job.budget.items()}
+
+    lease = {"cost.budget": ["USD:1", "EUR:12345678901235"]}
+    job = await peer.submit("model", lease_request=lease)
+    end, bodies = await doer.whole(peer, job["job_id"])
+    told = [body["value"] for body in bodies if body["name"] == "cost.model"]
+    assert told == [0.012, 0.3, 1.5e-13, 12_345_678_901_234.56]
+    assert end["result"] == {"USD": "0.68799999999985", "EUR": "0.44"}
+    assert bodies[-1]["value"] == 0.1 + 0.2
+
+
+@pytest.mark.spec("9.6-4")
 async def test_a_hundred_tasks_spend_a_dollar(
     peer: Peer, runtime: Runtime, autojump_clock: MockClock
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from arcp_trio import acp
+from arcp_trio.authority.budget import without_noise
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted_text, room
@@ -129,6 +130,7 @@ class UpdateEvents:
             await self._job.metric("acp.context.used", usage.used, "tokens", dimensions)
         if usage.cost is not None:
             amount, currency = usage.cost
+            amount = without_noise(amount)
             more = self._conversation.costs.increase(amount, currency[:MOST_NAME])
             if more:
                 await self._conversation.keep()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
+from arcp_trio.authority.budget import without_noise
 from arcp_trio.runtime.job import outcome
 from arcp_trio.store.shared_writes import Spend
 from arcp_trio.store.writes import KeepSpent
@@ -47,6 +49,16 @@ def is_cost(metric: Mapping[str, JsonLike]) -> bool:
     """Return whether a metric tells of something that was spent."""
     name = metric["name"]
     return isinstance(name, str) and name.startswith("cost.") and name != REMAINING
+
+
+def as_meant(metric: Mapping[str, JsonLike]) -> Mapping[str, JsonLike]:
+    """Return a metric as it is told and counted: a cost without the noise of floats."""
+    value = metric["value"]
+    if not is_cost(metric) or not isinstance(value, float):
+        return metric
+    given = Decimal(repr(float(value)))
+    meant = without_noise(given)
+    return metric if meant is given else {**metric, "value": meant}
 
 
 def charge(job: Job, metric: Mapping[str, JsonLike]) -> Charge | None:

@@ -67,7 +67,7 @@ def add_event(
         InvalidEvent: the body is not what its kind wants; nothing was added.
         ArcpError: the event is too large, or the job has ended.
     """
-    payload = _encoded(job, kind, body)
+    body, payload = _as_told(job, kind, body)
     if kind == "result_chunk":
         telling = Telling.ALWAYS  # each run has a result of its own
         if not _take_chunk(job, body):
@@ -118,6 +118,15 @@ def _append(
 def add_event_with_holes(job: Job, kind: str, body: Mapping[str, JsonLike]) -> None:
     """Add an event whose secrets are filled in as it is sent."""
     job.journal.append("job.event", _encoded(job, kind, body), holes=True)
+
+
+def _as_told(
+    job: Job, kind: str, body: Mapping[str, JsonLike]
+) -> tuple[Mapping[str, JsonLike], bytes]:
+    """Return the body that is told, and the event's payload."""
+    payload = _encoded(job, kind, body)
+    meant = costs.as_meant(body) if kind == "metric" else body
+    return meant, payload if meant is body else _encoded(job, kind, meant)
 
 
 def _encoded(job: Job, kind: str, body: Mapping[str, JsonLike]) -> bytes:

@@ -29,7 +29,7 @@ async def test_a_sum_is_counted_by_its_increase() -> None:
     async with connected() as client:
         handle = await begin(
             client,
-            *[["cost", amount] for amount in (0.1, 0.1, 0.3, 0.2, 0, 0.3, 1e-9, 2)],
+            *[["cost", amount] for amount in (0.1, 0.1, 0.1 + 0.2, 0.2, 0, 0.3, 1e-9, 2)],
             ["cost", 5, "EUR"],
             budget={"USD": 10, "EUR": 5},
         )
