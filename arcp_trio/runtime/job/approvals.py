@@ -24,7 +24,7 @@ from arcp_trio.wire.errors import ApprovalNeeded, InvalidRequest, PermissionDeni
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, JsonObject, dumps, loads, object_in
 from arcp_trio.wire.payloads import read, to_json
-from arcp_trio.wire.questions import ALLOW, APPROVAL, DENY, QuestionBody
+from arcp_trio.wire.questions import ALLOW, APPROVAL, APPROVED, DENY, QuestionBody
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -99,9 +99,10 @@ class OpenApproval(OpenQuestion):
             self.call.finish(self.approval.told(), to_remember=True)
         elif self.is_told and self.approval.allowed:
             words = f"{said.by} has allowed {self.capability} of {self.targets[0]}"
-            if said.reason is not None:
-                words += f": {clip(said.reason, _MOST_TARGET)}"
-            add_event(self.job, "status", {"phase": "approved", "message": words}, to_remember=True)
+            told: JsonObject = {**self.approval.told()}
+            ids: JsonObject = {"call_id": self.body.question_id, "result": told}
+            body: JsonObject = {"phase": APPROVED, "message": words, **ids}
+            add_event(self.job, "status", body, to_remember=True)
 
     def _take(self, decided: Mapping[str, JsonLike]) -> None:
         """Have the decision, which was made now or in an earlier run."""
