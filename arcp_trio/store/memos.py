@@ -21,7 +21,7 @@ NOTE_KEY: Final = '["",1]'
 
 
 APPROVAL: Final = "approval"
-"""The kind of the memos of what people were asked to approve. Their keys are no steps' either."""
+"""The kind of the memos of what people were asked to approve. No step has their keys either."""
 
 
 class Memo(msgspec.Struct, frozen=True):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from arcp_trio.authority.approvals import ASK
 from arcp_trio.cli.client.event_lines import Teller
 from arcp_trio.cli.client.lease_advice import asking_options, joined_pattern, missing_options
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.wire.json import JsonObject, JsonValue
 from tests.cli.clients import HOSTILE, Commands
 
 DENIED = "PERMISSION_DENIED"
@@ -136,7 +136,8 @@ def test_how_to_be_asked() -> None:
 
 
 def test_what_may_be_asked_for_is_not_lacking() -> None:
-    """The lease says that people are asked: what is needed is no option."""
-    details = {"capability": "tool.call", "target": "mail.send"}
-    assert missing_options(DENIED, details, {f"{ASK}tool.call": ["mail.*"]}) == []
-    assert missing_options(DENIED, details, {f"{ASK}tool.call": ["web.*"]}) != []
+    """The lease says that people are asked: no option is advised."""
+    details: JsonObject = {"capability": "tool.call", "target": "mail.send"}
+    asks, others = ({f"{ASK}tool.call": cast("JsonValue", [each])} for each in ("mail.*", "web.*"))
+    assert missing_options(DENIED, details, asks) == []
+    assert missing_options(DENIED, details, others) != []

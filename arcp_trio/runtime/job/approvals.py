@@ -36,7 +36,7 @@ _NAMED: Final = 3
 _MOST_TARGET: Final = 1_000
 """Characters of a target, at most: nobody reads a longer one to its end."""
 _NOBODY: Final = "timeout"
-"""Who has decided if nobody has in time."""
+"""The name that stands for nobody: there was no decision in time."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -136,7 +136,7 @@ class OpenApproval(OpenQuestion):
             InternalError: too much is asked at once.
         """
         self.job.questions.ask(self)
-        self._remember({})  # it is no larger than a question may be
+        self._remember({})  # not larger than a question may be
 
     async def decision(self) -> JsonObject:
         """Wait for the decision; return what is to be told of it if the operation is allowed now.

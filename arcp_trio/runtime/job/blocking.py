@@ -101,10 +101,6 @@ class BlockingContext(JobView):
     sleep = _blocking(AwaitableContext.sleep)
     sleep_until = _blocking(AwaitableContext.sleep_until)
 
-    # -- what people may have to allow
-
-    authorize = _blocking(AwaitableContext.authorize_or_ask)
-
     # -- events (§8.2)
 
     log = _blocking(AwaitableContext.log)
@@ -116,6 +112,13 @@ class BlockingContext(JobView):
     emit = _blocking(AwaitableContext.emit)
 
     # -- what is not awaited as it is
+
+    def authorize(self, capability: str, target: str) -> None:
+        """Return if the lease allows an operation, or people do where the lease says so.
+
+        See `JobContext.authorize_or_ask`. Do it at once: what is allowed may change.
+        """
+        _finished(self._awaitable.authorize_or_ask(capability, target))
 
     def tool_call(self, tool: str, args: Json = None) -> BlockingToolCall:
         """Return the block around a tool's call: `with job.tool_call("search.web", {…}) as call:`.
