@@ -102,6 +102,20 @@ async def sender(job: JobContext) -> Json:
     return done
 
 
+@agents.agent("poster", durable=True)
+async def poster(job: JobContext) -> Json:
+    """Send two letters, each if people allow it; return how it went."""
+    done: list[Json] = []
+    for to in ("eve", "ada"):
+        try:
+            async with job.tool_call("mail.send", {"to": to}):
+                done.append(to)
+        except ArcpError as error:
+            done.append(error.code)
+    await job.sleep(10)
+    return done
+
+
 @agents.agent("patient", durable=True)
 async def patient(job: JobContext) -> str:
     """Ask for what nobody decides on, and go on after that."""

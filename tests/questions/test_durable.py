@@ -164,6 +164,21 @@ async def test_nobody_has_decided(autojump_clock: MockClock) -> None:
     assert [each for each in told if each.startswith("asks")] == ASKED[:1]
 
 
+async def test_a_no_before_a_yes_for_the_job(autojump_clock: MockClock) -> None:
+    """What was denied stays denied in a later run, though the tool was allowed after that."""
+    store = DurableStore()
+    async with life(store) as (_, peer):
+        job_id = (await peer.submit("poster", lease_request=MAY_SEND))["job_id"]
+        await answer(peer, await next_question(peer, job_id), "deny")
+        await answer(peer, await next_question(peer, job_id), "allow", scope="job")
+        await trio.sleep(1)
+        left = copied(store)
+    async with life(left) as (runtime, _):
+        told = await history(runtime, job_id)
+    assert told[-1] == "['PERMISSION_DENIED', 'ada']"
+    assert told.count(ASKED[0]) == 2
+
+
 async def test_a_yes_to_something_else(autojump_clock: MockClock) -> None:
     """What was allowed with other arguments is asked for again, by code that is not the same."""
     store = DurableStore()

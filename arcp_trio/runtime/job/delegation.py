@@ -128,13 +128,8 @@ async def delegate(
         parent.memory.change(key, parent.journal.length, delegate_id=delegate_id)
     try:
         await give_way(parent)
-        try:
-            wanted = _wanted(parent, agent, input, request, expires_at, max_runtime)
-        except ApprovalNeeded as needed:
-            ref = needed.details["target"]
-            asked = {name: each for name, each in body.items() if name != "delegate_id" and each}
-            approval = await decided_alone(parent, DELEGATE, ref, asked, f"approval {key}")
-            wanted = _wanted(parent, agent, input, request, expires_at, max_runtime, [approval])
+        approvals = await _approvals(parent, agent, body, f"approval {key}")
+        wanted = _wanted(parent, agent, input, request, expires_at, max_runtime, approvals)
         new = await accept(parent.jobs, wanted, JobSource.delegation(parent, delegate_id))
         # An entry of the parent's journal: its client learns of the child after the `delegate`
         # event, even if it was away, or is another session that came with the same key later.
@@ -178,6 +173,25 @@ def _told(agent: str, error: BaseException) -> ArcpError:
     return error_from_payload(told)
 
 
+async def _approvals(
+    parent: Job, agent: str, body: Mapping[str, JsonLike], key: str
+) -> Sequence[Approval]:
+    """Return what people have decided on a delegation, if the lease wants them to be asked.
+
+    What was decided here by an earlier run counts first, as for tool calls.
+    """
+    refuse_if_ending(parent)
+    asked = parent.memory.has_approval(key)
+    try:
+        ref = _authorized(parent, agent, ()).ref
+    except ApprovalNeeded as needed:
+        asked, ref = True, needed.details["target"]
+    if not asked:
+        return ()
+    shown = {name: each for name, each in body.items() if name != "delegate_id" and each}
+    return [await decided_alone(parent, DELEGATE, ref, shown, key)]
+
+
 def _authorized(parent: Job, agent: str, approvals: Sequence[Approval]) -> Agent:
     """Return the agent of this name, if the parent's lease allows to delegate to it.
 
@@ -202,7 +216,7 @@ def _wanted(
     request: Mapping[str, Sequence[str]],
     expires_at: str | None,
     max_runtime: float | None,
-    approvals: Sequence[Approval] = (),
+    approvals: Sequence[Approval],
 ) -> Wanted:
     """Return what the child is to be, within what its parent has.
 

@@ -150,16 +150,19 @@ class Desk:
 
     async def _is_asked(self, call: OpenCall, tool: str, args: JsonLike, key: str) -> bool:
         """Check a call; return whether people are asked first, if the lease wants it so."""
+        # What was decided here counts, also if the tool was allowed for the whole job after that.
+        asked = self.job.memory.has_approval(key)
         try:
             await call.check(tool)
         except ApprovalNeeded:
+            asked = True
+        if asked:
             self._approvals[call.id] = ask_approval(
                 *(self.job, call.id, tool, args, "tool.call", [tool]),
                 key=key if self.job.memory.durable else None,
                 is_told=True,
             )
-            return True
-        return False
+        return asked
 
     async def memos_kept(self) -> None:
         """Wait until what the job remembers is stored."""

@@ -236,6 +236,10 @@ class Memory:
         """Return keys and states of what earlier runs have asked people to approve."""
         return [(key, state) for key, state in self._approvals.items() if state]
 
+    def has_approval(self, key: str) -> bool:
+        """Return whether an earlier run has asked people to approve something under a key."""
+        return bool(self._approvals.get(key))
+
     def reach_approval(self, key: str) -> JsonObject | None:
         """Return what an earlier run has asked people to approve under a key, once."""
         return self._approvals.pop(key, None) or None
