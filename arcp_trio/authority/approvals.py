@@ -16,7 +16,7 @@ from arcp_trio.authority.targets import forms
 ASK: Final = "x-vendor.arcp-trio.ask."
 """What stands before the name of a capability that may be asked for."""
 
-ASKABLE: Final = ("fs.read", "fs.write", "net.fetch", "tool.call")
+ASKABLE: Final = ("fs.read", "fs.write", "net.fetch", "tool.call", "agent.delegate")
 """The capabilities that people can be asked for."""
 
 

@@ -46,13 +46,13 @@ class Authority:
         *,
         now: float,
         also: Sequence[str] = (),
-        approval: Approval | None = None,
+        approvals: Sequence[Approval] = (),
     ) -> None:
         """Return if the operation is allowed now; raise if it is not.
 
         Args:
             also: what else the target stands for, such as the real path to which a link leads.
-            approval: what a person has decided for this operation alone.
+            approvals: what people have decided for this operation alone.
 
         Raises:
             LeaseExpired: the deadline has passed.
@@ -70,7 +70,7 @@ class Authority:
             raise PermissionDenied(f"no such capability: {clip(repr(capability))}")
         named = clip(repr(target))
         known = {"capability": capability, "target": target} if len(target) <= MOST_TOLD else None
-        approvals = self.approvals if approval is None else [*self.approvals, approval]
+        approvals = [*self.approvals, *approvals]
         self._check_target(capability, target, approvals, named, known)
         for each in also:
             # The agent may not learn where a link leads, and nobody was asked for that.
@@ -101,7 +101,9 @@ class Authority:
         decided = [each for each in approvals if each.covers(capability, covered)]
         if not decided:
             raise ApprovalNeeded(
-                f"{capability} of {named} needs the approval of a person", details=details
+                f"{capability} of {named} needs the approval of a person:"
+                " job.authorize_or_ask asks for it",
+                details=details,
             )
         if not decided[-1].allowed:
             by = clip(repr(decided[-1].by))

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Final, TypeVar
 
+from arcp_trio.wire.errors import clip
 from arcp_trio.wire.event_bodies import Number
 from arcp_trio.wire.faults import plain
 
@@ -31,9 +32,22 @@ WHOLE_DIGITS: Final = 18
 PLACES: Final = 40
 """Digits after the decimal point, at most: all 17 digits of a float as small as 1e-23."""
 
+_FLOAT_DIGITS: Final = 15
+_NOISE: Final = Decimal("1e-12")
 _LIMIT: Final = 10**WHOLE_DIGITS
 # Twice the digits of any operand: with the traps, a result is exact or an error, never rounded.
 _CONTEXT: Final = Context(prec=2 * (WHOLE_DIGITS + PLACES), traps=[Inexact, InvalidOperation])
+
+
+def case_problem(currency: str) -> str | None:
+    """Say what is wrong with a currency's capitals; None if nothing is.
+
+    A budget in `usd` bounds no cost in `USD`. Three letters are a code of ISO 4217; other units,
+    such as `credits`, are the deployment's own.
+    """
+    if re.fullmatch("[A-Za-z]{3}", currency) and not currency.isupper():
+        return f"did you mean {currency.upper()}? codes of three letters are written in capitals"
+    return None
 
 
 def exact(value: object) -> Decimal:
@@ -51,6 +65,20 @@ def exact(value: object) -> Decimal:
     if isinstance(exponent, int) and exponent < -PLACES:
         raise ValueError(f"more than {PLACES} decimal places")
     return number
+
+
+def without_noise(amount: Decimal) -> Decimal:
+    """Return the amount that is meant by one that was calculated with floats.
+
+    1,200 tokens at 1e-05 are 0.012000000000000002: a float is good for 15 digits. What that changes
+    is less than the smallest amount of a lease.
+    """
+    if not amount.is_finite():
+        return amount
+    meant = Decimal(f"{amount:.{_FLOAT_DIGITS}g}")
+    if meant == amount or abs(meant - amount) >= _NOISE:
+        return amount
+    return Decimal(f"{meant.normalize():f}")
 
 
 def add(left: Decimal, right: Decimal) -> Decimal:
@@ -130,6 +158,25 @@ class Budget:
             self._spent[currency] = _CONTEXT.add(self._spent[currency], cost)
         elif len(self._spent) < MOST_CURRENCIES and re.fullmatch(CURRENCY, currency):
             self._spent[currency] = cost
+
+    def objection(self, currency: str | None) -> str | None:
+        """Say why nothing may be spent in a currency; None if something may.
+
+        A budget allows no other currencies than it names. One that is used up allows nothing.
+        """
+        named = next((node._remaining for node in self._line() if node._remaining), None)
+        if named is None:
+            return None
+        known = clip(", ".join(named))
+        if currency is None:
+            return f"a cost without a unit, and the budget is in {known}: give the metric its unit"
+        if currency not in named:
+            unit = clip(repr(currency))
+            return (
+                f"a cost in {unit}, and the budget is in {known}: the job needs one in {unit}, too"
+            )
+        used_up = any(node._remaining.get(currency, 1) <= 0 for node in self._line())
+        return f"{currency} budget exhausted" if used_up else None
 
     def exhausted(self) -> str | None:
         """Return a currency that is used up here or in an ancestor, or None."""

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, TypeVar, cast
 
 import attrs
 
-from arcp_trio.authority.budget import CURRENCY, add
+from arcp_trio.authority.budget import CURRENCY, add, case_problem
 from arcp_trio.authority.grants import DELEGATE, never_matches, parse_grant
 from arcp_trio.authority.patterns import Pattern
 from arcp_trio.wire.errors import InvalidRequest, clip
@@ -218,6 +218,8 @@ def _read_budget(items: Sequence[object], problems: _Problems) -> dict[str, Deci
         if match is None:
             raise ValueError(f"expected {_AMOUNT_WORDS}")
         currency, amount = match["currency"], Decimal(match["amount"])
+        if (problem := case_problem(currency)) is not None:
+            raise ValueError(f"{text}: {problem}")
         budget[currency] = add(budget[currency], amount) if currency in budget else amount
 
     for _ in _read_each(BUDGET, items, read, problems):

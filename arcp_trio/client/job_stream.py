@@ -19,7 +19,7 @@ from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.errors import JobCancelled, JobFailed, JobTimedOut
 from arcp_trio.wire.json import JsonObject, JsonValue, object_in, text_in
 from arcp_trio.wire.messages import JobErrorBody, JobResult
-from arcp_trio.wire.questions import QUESTION
+from arcp_trio.wire.questions import APPROVED, QUESTION
 
 _FAILURES: Final = {"cancelled": JobCancelled, "timed_out": JobTimedOut}
 _CODES: Final = {"cancelled": "CANCELLED", "timed_out": "TIMEOUT"}
@@ -121,7 +121,7 @@ class JobStream:
             case "result_chunk":
                 self._assembly.add(event.body)
             case "status":
-                self._rotate(object_in(event.body))
+                self._note_status(object_in(event.body))
             case "tool_result":
                 self.questions.close(object_in(event.body))
             case _:
@@ -134,8 +134,10 @@ class JobStream:
             if credential.get("scheme") == BEARER and isinstance(credential_id, str):
                 self.credentials[credential_id] = credential
 
-    def _rotate(self, body: JsonObject) -> None:
-        """Replace the value of a credential (§9.8.2)."""
+    def _note_status(self, body: JsonObject) -> None:
+        """Note that an approval is decided, or replace the value of a credential (§9.8.2)."""
+        if body.get("phase") == APPROVED:
+            self.questions.close(body)
         if body.get("phase") != "credential_rotated":
             return
         credential_id, value = str(body.get("id")), text_in(body.get("value"))

@@ -20,7 +20,7 @@ from arcp_trio.client.events import Event
 from arcp_trio.client.handles import JobHandle
 from arcp_trio.proxies.questions import ForwardedQuestions
 from arcp_trio.runtime.job.context import JobContext
-from arcp_trio.wire.errors import ArcpError, BudgetExhausted, InternalError, JobError, LeaseExpired
+from arcp_trio.wire.errors import ArcpError, InternalError, JobError, LeaseExpired
 from arcp_trio.wire.events import REMAINING, InvalidEvent
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import JsonObject, JsonValue, object_in, text_in
@@ -173,8 +173,6 @@ class Forwarding:
             case "metric" if body.get("name") == REMAINING:
                 # The job emits this metric itself.
                 await self._settle(body)
-            case "metric":
-                await self._charge(body)
             case "status" if body.get("phase") == "credential_rotated":
                 pass  # a secret of the other runtime (§9.8)
             case "delegate":
@@ -182,14 +180,6 @@ class Forwarding:
                 await self._job.emit(DELEGATED, body)
             case _:
                 await self._job.emit(kind, body)
-
-    async def _charge(self, metric: JsonObject) -> None:
-        before = self._job.budget
-        await self._job.emit("metric", metric)
-        used_up = next((currency for currency, left in before.items() if left <= 0), None)
-        if used_up is not None and self._job.budget != before:
-            # A runtime that enforces budgets would not have spent this.
-            raise BudgetExhausted(f"{used_up} budget exhausted")
 
     async def _settle(self, metric: JsonObject) -> None:
         """Charge the job for the costs of the other job's children, whose metrics do not come."""

@@ -13,7 +13,7 @@ import trio
 
 from arcp_trio.wire.errors import ApprovalNeeded, ArcpError, PermissionDenied
 from arcp_trio.wire.json import JsonObject, JsonValue, object_in, text_in
-from arcp_trio.wire.questions import ALLOW, APPROVAL, DENY, HUMAN_ASK, QUESTION
+from arcp_trio.wire.questions import ALLOW, APPROVAL, APPROVED, DENY, HUMAN_ASK, QUESTION
 from arcp_trio.wire.timestamps import parse_rfc3339
 
 if TYPE_CHECKING:
@@ -101,6 +101,10 @@ class ForwardedQuestions:
             return [(kind, each) for each in _oldest_beyond(MOST_HELD, self._calls)]
         if kind == "status" and body.get("phase") == APPROVAL:
             return []  # the job tells of it, if it has to ask
+        if kind == "status" and body.get("phase") == APPROVED and call_id in self._decided_by:
+            by, told = self._decided_by.pop(call_id), object_in(body.get("result"))
+            said = by + str(body.get("message")).removeprefix(str(told.get("by")))
+            return [(kind, {**body, "message": said, "result": {**told, "by": by}})]
         if kind == QUESTION and body.get("kind") == APPROVAL:
             self._announced[str(body.get("question_id"))].set()
             _oldest_beyond(MOST_KNOWN, self._announced)

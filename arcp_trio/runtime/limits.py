@@ -9,6 +9,8 @@ import attrs
 from arcp_trio.wire.errors import InternalError
 
 MIB: Final = 1024 * 1024
+DAY: Final = 86_400
+"""Seconds."""
 
 LEAST_CHUNK_BYTES: Final = 4
 """Room for any UTF-8 character."""
@@ -74,7 +76,10 @@ class Limits:
     """The oldest go first."""
     jobs_per_principal: int = 100
     jobs: int = 1_000
-    """Running."""
+    """Running: at work, and not waiting for people."""
+    waiting_jobs_per_principal: int = 1_000
+    waiting_jobs: int = 10_000
+    """Waiting for people; further ones count as running."""
     input_bytes_per_principal: int = 128 * MIB
     input_bytes_total: int = 512 * MIB
     """Bytes of the inputs of running jobs."""
@@ -92,8 +97,8 @@ class Limits:
     """Per principal, with a burst of four seconds' worth; past it its readers wait."""
     failed_auth_per_minute: int = 60
     """Wrong bearer tokens per address; past it wrong ones get this limit as their error."""
-    idempotency_seconds: float = 86_400
-    finished_job_seconds: float = 86_400
+    idempotency_seconds: float = DAY
+    finished_job_seconds: float = 30 * DAY
     finished_jobs: int = 100_000
     stored_bytes_per_principal: int = 4096 * MIB
     stored_bytes_total: int = 16384 * MIB
@@ -123,7 +128,7 @@ class Limits:
     """Questions of one job that wait for an answer."""
     question_bytes: int = 64 * 1024
     """Bytes of all questions of one job that wait for an answer: listings repeat them."""
-    approval_seconds: float = 600
+    approval_seconds: float = 7 * DAY
     """How long people have for the decision on an approval."""
 
     agent_start_seconds: float = 60

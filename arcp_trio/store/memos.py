@@ -20,6 +20,10 @@ NOTE_KEY: Final = '["",1]'
 """The key of a job's note. No step has it, as a step's name has at least one character."""
 
 
+APPROVAL: Final = "approval"
+"""The kind of the memos of what people were asked to approve. No step has their keys either."""
+
+
 class Memo(msgspec.Struct, frozen=True):
     """What a job remembers under one key, such as a step's result.
 
@@ -52,6 +56,7 @@ class Durability(msgspec.Struct, frozen=True, kw_only=True):
     """As JSON."""
     max_runtime: float | None = None
     sends_chunks: bool = False
+    knows_questions: bool = False
     wants_credentials: bool = False
     forget: bool = False
     run: int = 0

@@ -198,7 +198,7 @@ class Holding(msgspec.Struct, frozen=True):
     """What a principal has at other nodes, and the jobs that wait for a node."""
 
     jobs: int
-    """Jobs that have not ended, those that wait for a node included."""
+    """Jobs that have not ended and wait for nobody, those that wait for a node included."""
     sessions: int
     """Sessions that are awake."""
 

@@ -18,6 +18,8 @@ HUMAN_ASK: Final = "human.ask"
 
 APPROVAL: Final = "approval"
 """The kind of a question by which a job asks for an approval, and the phase of the job then."""
+APPROVED: Final = "approved"
+"""The phase of a job that somebody has allowed what it asked for, if no result tells of that."""
 ALLOW: Final = "allow"
 DENY: Final = "deny"
 """The answers to it."""

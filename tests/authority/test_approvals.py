@@ -53,7 +53,7 @@ def approval(*targets: str, capability: str = "fs.write") -> Approval:
 def allows(held: Authority, path: str, once: Approval | None = None) -> bool:
     """Return whether a write is allowed."""
     with suppress(PermissionDenied):
-        held.check("fs.write", path, now=NOW, approval=once)
+        held.check("fs.write", path, now=NOW, approvals=[] if once is None else [once])
         return True
     return False
 
@@ -93,16 +93,16 @@ def test_each_capability_has_its_own_kind_of_pattern(
         held.check(capability, target, now=NOW)
     assert caught.value.details == {"capability": capability, "target": target}
     agreed = Approval(capability=capability, targets=[target], by="alice")
-    held.check(capability, target, now=NOW, approval=agreed)
+    held.check(capability, target, now=NOW, approvals=[agreed])
 
 
 def test_where_a_link_leads_is_not_approved_with_its_name() -> None:
     """The real path of an approved one has to be allowed by itself."""
     held = authority(lease({f"{ASK}fs.write": ["/ws/**"], "fs.write": ["/free/**"]}))
     once = approval("/ws/link")
-    held.check("fs.write", "/ws/link", now=NOW, also=["/free/file"], approval=once)
+    held.check("fs.write", "/ws/link", now=NOW, also=["/free/file"], approvals=[once])
     with pytest.raises(PermissionDenied) as caught:
-        held.check("fs.write", "/ws/link", now=NOW, also=["/ws/other"], approval=once)
+        held.check("fs.write", "/ws/link", now=NOW, also=["/ws/other"], approvals=[once])
     assert "/ws/other" not in str(caught.value.payload())
 
 
@@ -127,7 +127,7 @@ def test_nobody_is_asked_for_reserved_paths() -> None:
 
 
 def test_what_nobody_can_be_asked_for() -> None:
-    """A lease that asks for anything else than the four capabilities is told to be idle."""
+    """A lease that asks for anything else than the five capabilities is told to be idle."""
     asking = lease({f"{ASK}model.use": ["m/*"], f"{ASK}fs.read": ["ws/*"]})
     assert asking.idle() == (
         f"{ASK}model.use 'm/*' never matches: people can only be asked for {', '.join(ASKABLE)}; "

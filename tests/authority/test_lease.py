@@ -212,9 +212,9 @@ def test_an_empty_list_of_amounts_is_refused() -> None:
 
 def test_amounts_of_one_currency_add_up() -> None:
     """Amounts of one currency add up; currencies are case-sensitive."""
-    both = budget("USD:1", "usd:7", "USD:2.50")
-    assert both.budget == {"USD": Decimal("3.50"), "usd": Decimal(7)}
-    assert both.wire() == {"cost.budget": ["USD:3.50", "usd:7"]}
+    both = budget("USD:1", "credits:7", "Credits:8", "USD:2.50")
+    assert both.budget == {"USD": Decimal("3.50"), "credits": Decimal(7), "Credits": Decimal(8)}
+    assert both.wire() == {"cost.budget": ["USD:3.50", "credits:7", "Credits:8"]}
     assert narrowed(budget("USD:1", "USD:2"), both, both.budget).budget == {"USD": Decimal(3)}
     with pytest.raises(LeaseSubsetViolation):
         narrowed(budget("USD:2", "USD:2"), both, both.budget)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from arcp_trio.authority.approvals import ASK
 from arcp_trio.cli.client.event_lines import Teller
 from arcp_trio.cli.client.lease_advice import asking_options, joined_pattern, missing_options
-from arcp_trio.wire.json import JsonObject
+from arcp_trio.wire.json import JsonObject, JsonValue
 from tests.cli.clients import HOSTILE, Commands
 
 DENIED = "PERMISSION_DENIED"
@@ -132,3 +133,11 @@ def test_how_to_be_asked() -> None:
     teller.refused({"code": DENIED, "message": "no", "details": details})
     lines = ["the lease lacks: --lease fs.write=/a", "or, to be asked first: --ask fs.write=/a"]
     assert teller.closing() == lines
+
+
+def test_what_may_be_asked_for_is_not_lacking() -> None:
+    """The lease says that people are asked: no option is advised."""
+    details: JsonObject = {"capability": "tool.call", "target": "mail.send"}
+    asks, others = ({f"{ASK}tool.call": cast("JsonValue", [each])} for each in ("mail.*", "web.*"))
+    assert missing_options(DENIED, details, asks) == []
+    assert missing_options(DENIED, details, others) != []

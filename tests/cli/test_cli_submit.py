@@ -59,11 +59,15 @@ def test_events_are_plain_lines(commands: Commands) -> None:
 
 
 def test_a_budget_in_another_currency(commands: Commands) -> None:
-    """What a job spends that no budget bounds is told at its end."""
+    """A job that spends what no budget bounds fails, and says what it needs."""
     shopping = ("submit", "shopper", "--lease", "tool.call=shop.*", "--input", '{"most": 2}')
-    done = commands.run(*shopping, "--budget", "usd:5")
-    assert done.err.splitlines()[-1] == "0.70 USD spent, for which there is no budget"
-    assert "no budget" not in commands.run(*shopping).err, "it was not to be bounded"
+    done = commands.run(*shopping, "--budget", "EUR:5")
+    assert done.code == 1
+    assert done.err.splitlines()[-1].endswith(
+        "failed: BUDGET_EXHAUSTED: a cost in 'USD', and the budget is in EUR: the job needs one in"
+        " 'USD', too"
+    )
+    assert commands.run(*shopping).code == 0, "it was not to be bounded"
 
 
 def test_progress_has_a_line_per_percent(commands: Commands) -> None:
@@ -167,6 +171,7 @@ def test_input_from_elsewhere(commands: Commands, tmp_path: Path) -> None:
         ),
         (("--input", "@no/such.json"), "cannot read the input no/such.json: no such file"),
         (("--budget", "5"), "--budget 5 is not CURRENCY:AMOUNT, such as USD:5"),
+        (("--budget", "usd:2"), "--budget usd:2: did you mean USD? codes of three letters are"),
         (("--lease", "tool.call"), "--lease tool.call is not CAP=PATTERN"),
         (
             ("--lease", "bogus=x"),

@@ -11,6 +11,7 @@ from arcp_trio import InternalError, Limits
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from tests.cluster.side_by_side import nodes_over
+from tests.questions.support import asked
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
@@ -88,12 +89,16 @@ async def test_a_token_for_looking(database: str) -> None:
 
 
 async def test_limits_of_a_principal_count_all_nodes(database: str) -> None:
-    """Past `jobs_per_principal` no node takes another job, as soon as the nodes have counted."""
+    """Past `jobs_per_principal` no node takes another job, as soon as the nodes have counted.
+
+    Jobs that wait for people do not count.
+    """
     limits = Limits(jobs_per_principal=2, sessions_per_principal=2, node_seconds=5)
     with trio.fail_after(SECONDS):
         async with nodes_over(database, limits=limits) as (here, there):
             peer, other = await here.welcomed(), await there.welcomed()
-            await peer.submit("sleeper")
+            await asked(peer)
+            await asked(peer)
             await peer.submit("sleeper")
 
             async def submit() -> None:
@@ -103,5 +108,7 @@ async def test_limits_of_a_principal_count_all_nodes(database: str) -> None:
             async def connect() -> None:
                 await (await there.welcomed()).close()
 
-            assert await first_limit(submit) == "jobs_per_principal"
             assert await first_limit(connect) == "sessions_per_principal"
+            await submit()
+            await peer.submit("sleeper")
+            assert await first_limit(submit) == "jobs_per_principal"

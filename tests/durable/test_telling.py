@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import Agents, JobContext, Json, Limits
+from arcp_trio import Agents, BudgetExhausted, JobContext, Json, Limits
 from tests.durable.stage import Life
 
 
@@ -54,6 +54,29 @@ async def test_every_kind_is_passed_over(autojump_clock: MockClock) -> None:
     first = ["a", "a", "thought", "c", "progress", "cost.x 1", "cost.budget.remaining 4"]
     first += ["artifact_ref", "x-vendor.acme.x", "call shop", "result [1]"]
     assert told == [*first, "resumed 2", "a"]
+
+
+async def test_what_was_paid_for_is_not_paid_again(autojump_clock: MockClock) -> None:
+    """With the budget used up, a later run gets the results that it has, and no others."""
+    agents = Agents()
+
+    @agents.agent("agent", durable=True)
+    async def agent(job: JobContext) -> None:
+        async def buy() -> str:
+            await job.metric("cost.x", 1, unit="USD")
+            return "bought"
+
+        bought = [await job.step("buy", buy), await job.call_tool("shop", buy)]
+        await job.sleep(10)
+        with pytest.raises(BudgetExhausted):
+            await job.step("buy", buy)
+        await job.log(" and ".join(bought))
+
+    lease = {"tool.call": ["*"], "cost.budget": ["USD:2"]}
+    told = await over_a_kill(agents, lease=lease)
+    assert told[-2:] == ["resumed 2", "bought and bought"]
+    left = [each for each in told if each.startswith("cost.budget")]
+    assert left == ["cost.budget.remaining 1", "cost.budget.remaining 0"]
 
 
 async def test_the_words_for_a_restart(autojump_clock: MockClock) -> None:

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
 from decimal import Decimal
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import ArcpError, InvalidEvent, JobContext, Runtime
-from arcp_trio.testing import Peer
+from arcp_trio import (
+    ArcpError,
+    BudgetExhausted,
+    InvalidEvent,
+    InvalidRequest,
+    JobContext,
+    Retry,
+    Runtime,
+    StaticTokens,
+    Workers,
+)
+from arcp_trio.testing import Peer, open_peer
 from arcp_trio.testing.frames import Frame
+from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.json import Json
-from tests.jobs import doer
+from tests.jobs import doer, spending
 from tests.jobs.doer import do
 from tests.reading import until_end
 
@@ -75,7 +88,8 @@ async def test_what_stands_on_the_wire_is_the_amount(
     async def exact(job: JobContext) -> Json:
         await job.metric("cost.a", 0.1, unit="USD")
         await job.metric("cost.b", Decimal("0.2"), unit="USD")
-        await job.metric("cost.c", Decimal("0.1234567890123456789"), unit="USD")
+        with pytest.raises(BudgetExhausted):
+            await job.metric("cost.c", Decimal("0.1234567890123456789"), unit="USD")
         return str(job.budget["USD"])
 
     await peer.send(
@@ -89,6 +103,30 @@ async def test_what_stands_on_the_wire_is_the_amount(
     assert '"value":0.1234567890123456789' in text
     assert '"value":-0.1234567890123456789' in text
     assert '"result":"-0.1234567890123456789"' in text
+
+
+@pytest.mark.spec("9.6-4")
+async def test_amounts_have_no_noise(
+    peer: Peer, runtime: Runtime, autojump_clock: MockClock
+) -> None:
+    """A cost that was calculated with floats is told and counted as it is meant, to the cent."""
+
+    @runtime.agent("model")
+    async def model(job: JobContext) -> Json:
+        await job.metric("cost.model", 1_200 * 0.00001, unit="USD")
+        await job.metric("cost.model", 0.1 + 0.2, unit="USD")
+        await job.metric("cost.model", 1.5e-13, unit="USD")
+        await job.metric("cost.model", 12_345_678_901_234.56, unit="EUR")
+        await job.metric("x", 0.1 + 0.2, unit="USD")
+        return {currency: str(left) for currency, left in job.budget.items()}
+
+    lease = {"cost.budget": ["USD:1", "EUR:12345678901235"]}
+    job = await peer.submit("model", lease_request=lease)
+    end, bodies = await doer.whole(peer, job["job_id"])
+    told = [body["value"] for body in bodies if body["name"] == "cost.model"]
+    assert told == [0.012, 0.3, 1.5e-13, 12_345_678_901_234.56]
+    assert end["result"] == {"USD": "0.68799999999985", "EUR": "0.44"}
+    assert bodies[-1]["value"] == 0.1 + 0.2
 
 
 @pytest.mark.spec("9.6-4")
@@ -164,15 +202,13 @@ async def test_a_decimal_out_of_bounds_changes_nothing(
         ("latency", "USD"),
         ("costs.x", "USD"),
         ("cost", "USD"),
-        ("cost.x", "EUR"),
-        ("cost.x", "usd"),
-        ("cost.x", None),
+        ("latency", None),
     ],
 )
 async def test_what_is_not_counted(
     peer: Peer, name: str, unit: str | None, autojump_clock: MockClock
 ) -> None:
-    """Metrics that are not costs, and other currencies, are events that change no counter."""
+    """Metrics that are not costs are events that change no counter."""
     end, bodies = await do(
         peer,
         ["metric", name, 0.9, unit],
@@ -182,6 +218,30 @@ async def test_what_is_not_counted(
     )
     assert end["result"] == ["done", {"USD": "1"}, "done"]
     assert [body["name"] for body in bodies if "name" in body] == [name]
+
+
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [
+        ("EUR", "a cost in 'EUR', and the budget is in USD: the job needs one in 'EUR', too"),
+        ("usd", "a cost in 'usd', and the budget is in USD: the job needs one in 'usd', too"),
+        (None, "a cost without a unit, and the budget is in USD: give the metric its unit"),
+    ],
+)
+async def test_a_budget_bounds_every_cost(
+    peer: Peer, unit: str | None, words: str, autojump_clock: MockClock
+) -> None:
+    """A cost that no counter of the budget takes is told, and an error; the next one, too."""
+    steps: list[list[Json]] = [["metric", "cost.x", 0.9, unit]] * 5
+    end, bodies = await do(peer, *steps, lease_request={"cost.budget": ["USD:1"]})
+    assert (end["code"], end["message"]) == (EXHAUSTED, words)
+    assert [body["name"] for body in bodies] == ["cost.x"] * 3
+
+
+async def test_without_a_budget_all_units_are_free(peer: Peer, autojump_clock: MockClock) -> None:
+    """A job without a budget may spend in any currency, and in none."""
+    end, _ = await do(peer, *[["metric", "cost.x", 1, unit] for unit in ("EUR", "usd", None)])
+    assert end["result"] == ["done"] * 3
 
 
 @pytest.mark.spec("9.6-9")
@@ -261,6 +321,103 @@ async def test_nothing_is_free_once_the_money_is_gone(
     )
 
 
+@pytest.mark.real_tcp
+@pytest.mark.parametrize("process", ["", "-process"])
+@pytest.mark.parametrize("where", ["trio", "thread", "asyncio"])
+async def test_work_ends_with_the_money(where: str, process: str) -> None:
+    """The next step, or a cost more, is an error; who goes on spending is ended.
+
+    Wherever the agent runs, the job ends as BUDGET_EXHAUSTED.
+    """
+    left_at_the_end = {"steps": {0}, "metrics": {-1}, "emits": {-1}, "swallowing": {-3, -4, -5}}
+    with trio.fail_after(60):
+        runtime = Runtime(auth=StaticTokens({TEST_TOKEN: "alice"}), workers=Workers(count=1))
+        runtime.add(spending.agents)
+        async with runtime, open_peer(runtime) as peer:
+            await peer.hello()
+            for way, amounts in left_at_the_end.items():
+                lease = {"cost.budget": ["USD:2"]}
+                job = await peer.submit(where + process, way, lease_request=lease)
+                end, bodies = await doer.whole(peer, job["job_id"])
+                assert end["code"] == EXHAUSTED, way
+                assert end["message"] == "USD budget exhausted"
+                assert left(bodies)[-1] in amounts, way
+
+
+@pytest.mark.spec("9.6-7")
+async def test_what_still_works_without_money(
+    peer: Peer, runtime: Runtime, autojump_clock: MockClock
+) -> None:
+    """Words, an open tool call, and the result: an agent can end in order, and succeed."""
+
+    @runtime.agent("orderly")
+    async def orderly(job: JobContext) -> None:
+        async with job.stream_result() as out:
+            async with job.tool_call("t") as call:
+                await job.metric("cost.x", 2, unit="USD")
+                call.result = "bought"
+            with pytest.raises(BudgetExhausted):
+                await job.step("more", trio.sleep, 0)
+            with pytest.raises(BudgetExhausted):
+                await job.call_tool("t", trio.sleep, seconds=0)
+            with pytest.raises(BudgetExhausted):
+                await job.ask("More?")
+            await job.log("the money is gone")
+            await job.metric("latency", 3, unit="s")
+            await job.metric("cost.cached", 0, unit="USD")
+            await job.keep({"got": 1})
+            await out.write("what there is")
+
+    lease = {"tool.call": ["*"], "cost.budget": ["USD:2"]}
+    job = await peer.submit("orderly", lease_request=lease)
+    end, bodies = await doer.whole(peer, job["job_id"])
+    assert end["final_status"] == "success"
+    assert [body["result"] for body in bodies if "result" in body] == ["bought"]
+    assert "".join(body.get("data", "") for body in bodies) == "what there is"
+
+
+async def test_a_step_is_not_tried_again_without_money(
+    peer: Peer, runtime: Runtime, autojump_clock: MockClock
+) -> None:
+    """Neither a failure after the last dollar nor a cost beyond it leads to another call."""
+    calls: list[str] = []
+
+    @runtime.agent("again")
+    async def again(job: JobContext) -> None:
+        async def work(what: str, cost: float) -> None:
+            calls.append(what)
+            await job.metric("cost.x", cost, unit="USD")
+            raise ConnectionError
+
+        retry = Retry(on=(Exception,))
+        with pytest.raises(BudgetExhausted):
+            await job.step("the last", work, "the last", 1, retry=retry)
+        with pytest.raises(BudgetExhausted):
+            await job.step("beyond", work, "beyond", 1, retry=retry)
+
+    job = await peer.submit("again", lease_request={"cost.budget": ["USD:1"]})
+    end, _ = await doer.whole(peer, job["job_id"])
+    assert end["final_status"] == "success"
+    assert calls == ["the last"]
+
+
+async def test_an_agent_that_tries_for_ever_holds_up_nobody(
+    peer: Peer, runtime: Runtime, autojump_clock: MockClock
+) -> None:
+    """A refused step lets others run: the job can be cancelled."""
+
+    @runtime.agent("trying")
+    async def trying(job: JobContext) -> None:
+        while True:
+            with suppress(BudgetExhausted):
+                await job.step("more", trio.sleep, 0)
+
+    job = await peer.submit("trying", lease_request={"cost.budget": ["USD:0"]})
+    await peer.send("job.cancel", {"job_id": job["job_id"]})
+    end, _ = await doer.whole(peer, job["job_id"])
+    assert end["code"] == "CANCELLED"
+
+
 @pytest.mark.spec("9.6-6")
 async def test_an_operation_does_not_spend(peer: Peer, autojump_clock: MockClock) -> None:
     """Neither an allowed nor a refused operation takes anything off the budget."""
@@ -295,7 +452,8 @@ async def test_no_client_can_spend_or_earn(peer: Peer, autojump_clock: MockClock
 
 @pytest.mark.spec("9.6-1")
 @pytest.mark.parametrize(
-    "amount", ["USD", "USD:", ":5", "USD:-1", "USD:1e3", "usd 5", "USD:1,5", "USD:.5", "USD:NaN"]
+    "amount",
+    ["USD", "USD:", ":5", "USD:-1", "USD:1e3", "usd 5", "USD:1,5", "USD:.5", "USD:NaN", "usd:5"],
 )
 async def test_a_malformed_amount_is_refused(
     peer: Peer, amount: str, autojump_clock: MockClock
@@ -320,6 +478,26 @@ async def test_amounts_of_one_currency_are_one_counter(
     assert end["result"] == [{"USD": "3.50"}]
 
 
+@pytest.mark.spec("9.6-1")
+@pytest.mark.parametrize("currency", ["usd", "Usd", "eUR"])
+async def test_a_currency_is_written_in_capitals(
+    peer: Peer, currency: str, autojump_clock: MockClock
+) -> None:
+    """A budget in `usd` would bound no cost in `USD`: it is refused, delegated or submitted."""
+    words = f"{currency}:2: did you mean {currency.upper()}?"
+    with pytest.raises(InvalidRequest, match=re.escape(words)):
+        await peer.submit("doer", [], lease_request={"cost.budget": [f"{currency}:2"]})
+    child: Json = {"agent": "doer", "input": [], "budget": {currency: 2}}
+    end, bodies = await do(
+        peer,
+        ["delegate", child],
+        lease_request={"agent.delegate": ["*"], "cost.budget": ["USD:2", "credits:2"]},
+    )
+    assert end["result"] == ["INVALID_REQUEST"]
+    (error,) = [body["error"] for body in bodies if "error" in body]
+    assert words in error["message"]
+
+
 # -- budgets of parents and children
 
 
@@ -331,7 +509,7 @@ async def test_a_childs_spending_is_its_ancestors_too(
     """Each job with the currency in its budget reports what it has left, the spender first."""
     leaf: Json = {
         "agent": "doer",
-        "input": [["metric", "cost.x", 0.5, "USD"], ["metric", "cost.x", 7, "EUR"]],
+        "input": [["metric", "cost.x", 0.5, "USD"], ["metric", "x", 7, "EUR"]],
     }
     middle: Json = {
         "agent": "doer",

@@ -61,6 +61,8 @@ HIT_BY = {
         "jobs/test_submit.py::test_one_principal_does_not_use_up_the_places_of_another"
     ),
     "jobs": "jobs/test_submit.py::test_jobs_past_a_limit_are_refused_until_one_ends",
+    "waiting_jobs": "questions/test_answering.py::test_jobs_that_wait_do_not_run",
+    "waiting_jobs_per_principal": "questions/test_answering.py::test_jobs_that_wait_do_not_run",
     "agent_start_seconds": "proxies/acp/test_bounds.py::test_a_program_that_does_not_begin",
     "agent_line_bytes": "proxies/acp/test_bounds.py::test_a_line_has_a_bound",
     "agent_file_bytes": "proxies/acp/test_files.py::test_files_without_end",

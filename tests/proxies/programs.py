@@ -93,6 +93,14 @@ async def careful(job: JobContext) -> list[Json]:
     return decisions
 
 
+@agents.agent("sender")
+async def sender(job: JobContext) -> Json:
+    """Make a tool call that people may have to allow."""
+    async with job.tool_call("mail.send", job.input) as call:
+        call.result = "sent"
+    return call.result
+
+
 @agents.agent("counter")
 async def counter(job: JobContext) -> Json:
     """Log numbers as fast as possible."""

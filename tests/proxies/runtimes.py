@@ -40,7 +40,7 @@ PROGRAMS = (
         "crash",
         "failing",
     ),
-    *("spender", "boss", "curious", "careful"),
+    *("spender", "boss", "curious", "careful", "sender"),
 )
 MODES = (
     "spends",

@@ -100,6 +100,25 @@ async def test_approvals_of_a_program() -> None:
     assert results[3]["result"]["decision"] == "allow"
 
 
+async def test_a_tool_call_of_a_program_that_asks() -> None:
+    """A program's tool call asks in the job's name, and it is told who has allowed it."""
+    async with connected() as client:
+        lease = {"x-vendor.arcp-trio.ask.tool.call": ["mail.*"]}
+        handle = await client.submit("sender", 1, lease=lease)
+        question = await anext(handle.questions())
+        await question.answer("allow")
+        assert await handle.result() == "sent"
+        events = await events_of(handle)
+    asking = ["tool_call", "status", "x-vendor.arcp-trio.question", "status", "tool_result"]
+    assert [kind for kind, _ in events] == asking
+    assert events[3][1] == {
+        "phase": "approved",
+        "message": "alice has allowed tool.call of mail.send",
+        "call_id": events[0][1]["call_id"],
+        "result": {"decision": "allow", "by": "alice"},
+    }
+
+
 def test_calls_without_questions_are_told() -> None:
     """A program that calls `human.ask` again and again, and asks nothing, is kept in bounds."""
     questions = ForwardedQuestions(cast("JobContext", None))

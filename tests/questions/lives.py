@@ -8,7 +8,17 @@ from typing import Final
 
 import trio
 
-from arcp_trio import Agents, JobContext, Json, Limits, MemoryStore, Policy, Runtime, Unanswered
+from arcp_trio import (
+    Agents,
+    ArcpError,
+    JobContext,
+    Json,
+    Limits,
+    MemoryStore,
+    Policy,
+    Runtime,
+    Unanswered,
+)
 from arcp_trio.store.writes import Write
 from arcp_trio.testing import Peer, open_peer, open_peers
 from arcp_trio.testing.frames import Frame
@@ -60,6 +70,70 @@ async def stubborn_asker(job: JobContext) -> Json:
             return await job.ask(LATE, expires_in=10)
         except Unanswered:
             return "nobody"
+
+
+@agents.agent("sender", durable=True)
+async def sender(job: JobContext) -> Json:
+    """Do in each way what people have to allow, and return how it went."""
+
+    async def send(to: str) -> str:
+        await job.sleep(1)
+        return f"sent to {to}"
+
+    async def talk() -> str:
+        async with job.tool_call("mail.draft", 1):
+            await trio.sleep(1)
+        return "drafted"
+
+    async with job.tool_call("mail.send", 1) as call:
+        call.result = "sent"
+    done = [call.result, await job.call_tool("mail.send", send, to="ada")]
+    done.append(await job.step("talk", talk))
+    try:
+        await job.call_tool("mail.delete", send, to="bob")
+    except ArcpError as error:
+        done.append(error.code)
+    await job.authorize_or_ask("net.fetch", "https://h.example/a")
+    child = await job.delegate("echo", "to the child")
+    done.append(await child.result())
+    for _ in range(2):
+        async with job.tool_call("mail.ping"):
+            await trio.sleep(1)
+    return done
+
+
+@agents.agent("poster", durable=True)
+async def poster(job: JobContext) -> Json:
+    """Send two letters, each if people allow it; return how it went."""
+    done: list[Json] = []
+    for to in ("eve", "ada"):
+        try:
+            async with job.tool_call("mail.send", {"to": to}):
+                done.append(to)
+        except ArcpError as error:
+            done.append(error.code)
+    await job.sleep(10)
+    return done
+
+
+@agents.agent("patient", durable=True)
+async def patient(job: JobContext) -> str:
+    """Ask for what nobody decides on, and go on after that."""
+    code = "nothing"
+    try:
+        async with job.tool_call("mail.send"):
+            pass
+    except ArcpError as error:
+        code = error.code
+    await job.sleep(10)
+    return code
+
+
+@agents.agent("fickle", durable=True)
+async def fickle(job: JobContext) -> None:
+    """Do in each run something else at the same place."""
+    async with job.tool_call("mail.send", job.run):
+        await trio.sleep(10)
 
 
 @agents.agent("forgetful")
@@ -147,14 +221,27 @@ def in_short(kind: str, body: Json) -> str:
         case "log":
             return str(body["message"])
         case "status":
-            return f"{body['phase']} {body['run']}"
+            return f"{body['phase']} {body.get('run', body['message'])}"
         case "tool_call":
-            return f"call {body['args']['prompt']}"
+            args = body.get("args")
+            return f"call {args['prompt'] if body['tool'] == 'human.ask' else body['tool']}"
         case "tool_result":
-            return str(body.get("result") or body["error"]["code"])
+            return body["error"]["code"] if "error" in body else str(body["result"])
         case _:
-            assert kind == QUESTION
-            return f"asks {body['prompt']}"
+            return f"asks {body['prompt']}" if kind == QUESTION else kind
+
+
+async def decided(runtime: Runtime, job_id: str) -> None:
+    """Decide what a job asks people to allow, until cancelled."""
+    async with open_peer(runtime) as peer:
+        await peer.hello(features=tuple(CLIENT_FEATURES))
+        while True:
+            for question in await waiting(peer, job_id):
+                (target,) = question["targets"]
+                scope = {"scope": "job"} if target == "mail.ping" else {}
+                said = "deny" if target == "mail.delete" else "allow"
+                await answer(peer, question, said, **scope)
+            await trio.sleep(0.5)
 
 
 async def answered(runtime: Runtime, job_id: str) -> None:

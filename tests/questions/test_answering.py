@@ -230,3 +230,33 @@ async def test_a_stranger_costs_nobody_anything(autojump_clock: MockClock) -> No
             nursery.start_soon(attack)
             await answer(peer, question, "mine")
             assert await outcome(peer, question["job_id"]) == {"answer": "mine"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "full"),
+    [
+        (Limits(jobs_per_principal=1, waiting_jobs_per_principal=2), "jobs_per_principal"),
+        (Limits(jobs=1, waiting_jobs=2), "jobs"),
+    ],
+)
+async def test_jobs_that_wait_do_not_run(
+    limits: Limits, full: str, autojump_clock: MockClock
+) -> None:
+    """A job counts as running while it waits for nobody, or past the bound of those that wait."""
+    async with AskingStage.asking(limits=limits) as stage:
+        peer = await stage.welcomed()
+        first = await asked(peer)
+        await asked(peer)
+        third = await asked(peer)
+        with pytest.raises(InternalError, match=f"the limit {full} is reached"):
+            await asked(peer)
+        await answer(peer, first, "so")
+        await peer.until_terminal(first["job_id"])
+        await asked(peer)
+        await peer.send("job.cancel", {"job_id": third["job_id"]})
+        await peer.until_terminal(third["job_id"])
+        sleeping = await peer.submit("stubborn", 10)
+        with pytest.raises(InternalError, match=f"the limit {full} is reached"):
+            await asked(peer)
+        await peer.until_terminal(sleeping["job_id"])
+        await asked(peer)

@@ -15,12 +15,14 @@ from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import InternalError
 from tests.durability.stores import FaultyStore
 from tests.durable.stage import DurableStore
+from tests.questions.approving import ASK
 from tests.questions.lives import (
     LATE,
     Snapshots,
     answered,
     begun,
     copied,
+    decided,
     history,
     in_short,
     life,
@@ -99,6 +101,97 @@ async def test_a_kill_at_every_commit(autojump_clock: MockClock) -> None:
             assert [each for each in told if not each.startswith("resumed")] == STORY
             assert sum(each.startswith("resumed") for each in told) <= 1
     assert killed > 5
+
+
+MAY_SEND = {
+    f"{ASK}tool.call": ["mail.*"],
+    f"{ASK}net.fetch": ["https://h.example/*"],
+    f"{ASK}agent.delegate": ["echo"],
+}
+SENT = ["sent", "sent to ada", "drafted", "PERMISSION_DENIED", "to the child"]
+ASKED = [
+    "asks Allow tool.call of mail.send?",
+    "asks Allow tool.call of mail.send?",
+    "asks Allow tool.call of mail.draft?",
+    "asks Allow tool.call of mail.delete?",
+    "asks Allow net.fetch of https://h.example/a?",
+    "asks Allow agent.delegate of echo@1.0.0?",
+    "asks Allow tool.call of mail.ping?",
+]
+
+
+async def sent(runtime: Runtime, job_id: str) -> list[str]:
+    """Decide what a job asks for; return what was told of it, from its first event to its end."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(decided, runtime, job_id)
+        told = await history(runtime, job_id)
+        nursery.cancel_scope.cancel()
+    return told
+
+
+async def test_a_kill_at_every_commit_of_approvals(autojump_clock: MockClock) -> None:
+    """Wherever the runtime is killed, people decide once on each thing, and it comes out alike."""
+    store = Snapshots()
+    async with life(store) as (runtime, peer):
+        job_id = (await peer.submit("sender", lease_request=MAY_SEND))["job_id"]
+        told = await sent(runtime, job_id)
+        assert told[-1] == str(SENT)
+        assert [each for each in told if each.startswith("asks")] == ASKED
+    killed = 0
+    for left in store.taken:
+        async with life(left) as (runtime, peer):
+            listed = await peer.answer("session.jobs", await peer.send("session.list_jobs", {}))
+            status = {job["job_id"]: job["status"] for job in listed["jobs"]}.get(job_id)
+            if status not in ("pending", "running"):
+                continue
+            killed += 1
+            told = await sent(runtime, job_id)
+            assert told[-1] == str(SENT)
+            assert [each for each in told if each.startswith("asks")] == ASKED
+    assert killed > 20
+
+
+async def test_nobody_has_decided(autojump_clock: MockClock) -> None:
+    """That nobody has decided in time is remembered, too: nobody is asked again."""
+    store = DurableStore()
+    async with life(store, Limits(approval_seconds=5)) as (_, peer):
+        job_id = (await peer.submit("patient", lease_request=MAY_SEND))["job_id"]
+        await trio.sleep(10)
+        left = copied(store)
+    async with life(left) as (runtime, _):
+        told = await history(runtime, job_id)
+    assert told[-1] == "TIMEOUT"
+    assert [each for each in told if each.startswith("asks")] == ASKED[:1]
+
+
+async def test_a_no_before_a_yes_for_the_job(autojump_clock: MockClock) -> None:
+    """What was denied stays denied in a later run, though the tool was allowed after that."""
+    store = DurableStore()
+    async with life(store) as (_, peer):
+        job_id = (await peer.submit("poster", lease_request=MAY_SEND))["job_id"]
+        await answer(peer, await next_question(peer, job_id), "deny")
+        await answer(peer, await next_question(peer, job_id), "allow", scope="job")
+        await trio.sleep(1)
+        left = copied(store)
+    async with life(left) as (runtime, _):
+        told = await history(runtime, job_id)
+    assert told[-1] == "['PERMISSION_DENIED', 'ada']"
+    assert told.count(ASKED[0]) == 2
+
+
+async def test_a_yes_to_something_else(autojump_clock: MockClock) -> None:
+    """What was allowed with other arguments is asked for again, by code that is not the same."""
+    store = DurableStore()
+    async with life(store) as (_, peer):
+        job = await peer.submit("fickle", lease_request=MAY_SEND)
+        first = await next_question(peer, job["job_id"])
+        await answer(peer, first, "allow")
+        await trio.sleep(1)
+        left = copied(store)
+    async with life(left) as (_, peer):
+        await trio.sleep(1)
+        (second,) = await waiting(peer, job["job_id"])
+        assert (first["args"], second["args"]) == (1, 2)
 
 
 @pytest.mark.parametrize("value", ["early", "late"])

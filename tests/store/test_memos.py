@@ -29,7 +29,12 @@ from tests.store.engines import Engine, Feeder, job_row, running
 from tests.store.files import on
 
 DURABILITY = Durability(
-    input=b'{"n":1}', max_runtime=5.0, sends_chunks=True, wants_credentials=True, forget=True
+    input=b'{"n":1}',
+    max_runtime=5.0,
+    sends_chunks=True,
+    knows_questions=True,
+    wants_credentials=True,
+    forget=True,
 )
 VERSION_7 = Path(__file__).with_name("version_7.db.gz")
 """A store of version 7: three jobs that have ended, one of them with children, one that runs."""

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.runtime.job.job import Job
-from arcp_trio.runtime.workers.places import Stay, WorkerPlaces
+from arcp_trio.runtime.workers.places import MOST_IN_PLACE, Stay, WorkerPlaces
 
 DEPTH: Final = 4
 LONG: Final = 1_000
@@ -24,6 +24,8 @@ class Tree:
     """What a job and those below it do."""
 
     in_worker: bool
+    thinking: float
+    """How many seconds it waits for people."""
     seconds: float
     """When the job is cancelled."""
     all_at_once: bool
@@ -31,6 +33,13 @@ class Tree:
     patience: float
     """After that many seconds it gives up a wait, to wait once more in the end."""
     below: Sequence[Tree]
+
+
+@attrs.define
+class _Asked:
+    """What places know of a job's questions."""
+
+    are_open: bool = False
 
 
 @attrs.define(eq=False)
@@ -42,17 +51,23 @@ class _StandIn:
     parent: _StandIn | None
     children: list[_StandIn] = attrs.field(factory=list["_StandIn"])
     over: trio.Event = attrs.field(factory=trio.Event)
+    questions: _Asked = attrs.field(factory=_Asked)
 
 
 def _trees(depth: int) -> st.SearchStrategy[Tree]:
     return st.builds(
         Tree,
         in_worker=st.booleans(),
+        thinking=st.sampled_from([0, 0, 3]),
         seconds=st.sampled_from([LONG, LONG, 1.5, 4]),
         all_at_once=st.booleans(),
         patience=st.sampled_from([LONG, 0.7]),
         below=st.lists(_trees(depth - 1), max_size=3) if depth > 1 else st.just([]),
     )
+
+
+def _thinks(tree: Tree) -> bool:
+    return bool(tree.thinking) or any(map(_thinks, tree.below))
 
 
 class _Forest:
@@ -80,6 +95,11 @@ class _Forest:
 
     async def _work(self, tree: Tree, job: _StandIn, stay: Stay | None) -> None:
         await trio.sleep(1)
+        if tree.thinking:
+            job.questions.are_open = True
+            self.places.lend_place_of(cast("Job", job))
+            await trio.sleep(tree.thinking)
+            job.questions.are_open = False
         children = [_StandIn(f"{job.id}.{n}", job.principal, job) for n in range(len(tree.below))]
         async with trio.open_nursery() as nursery:
             for child, below in zip(children, tree.below, strict=True):
@@ -104,7 +124,7 @@ async def _wait(stay: Stay | None, child: _StandIn, patience: float) -> None:
 
 @given(st.integers(1, 3), st.lists(_trees(DEPTH), min_size=1, max_size=4))
 def test_no_trees_of_jobs_block_each_other(count: int, trees: list[Tree]) -> None:
-    """All jobs of any trees end, with no more workers than places times the depth."""
+    """All jobs of any trees end, with no more workers than places times what one may lend."""
 
     async def main() -> None:
         forest = _Forest(count)
@@ -113,7 +133,8 @@ def test_no_trees_of_jobs_block_each_other(count: int, trees: list[Tree]) -> Non
                 for number, tree in enumerate(trees):
                     job = _StandIn(str(number), f"principal {number % 2}", None)
                     nursery.start_soon(forest.run, tree, job)
-        assert forest.most_processes <= count * DEPTH
+        lent = DEPTH if not any(map(_thinks, trees)) else MOST_IN_PLACE + DEPTH
+        assert forest.most_processes <= count * lent
         assert forest.places.processes == count
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

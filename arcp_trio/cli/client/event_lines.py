@@ -109,7 +109,6 @@ class Teller:
     def closing(self) -> list[str]:
         """Return the last lines: what the live line had of money, and what the lease lacked."""
         lines = [self._shorten(text) for text in self._purse.left()] if self._live else []
-        lines += [paint(text, "yellow", colours=self._colours) for text in self._purse.unbounded()]
         if self._missing:
             lines += self._line("the lease lacks", " ".join(self._missing), "yellow")
         if asks := asking_options(self._missing):
@@ -148,11 +147,8 @@ class Teller:
     def _metric(self, body: JsonObject) -> list[str]:
         name, unit = _text(body, "name"), _text(body, "unit")
         value = body.get("value")
-        if _is_number(value):
-            exact = Decimal(str(value))
-            if name == REMAINING:
-                return self._passing("budget", self._purse.note_left(unit, exact))
-            self._purse.note_metric(name, unit, exact)
+        if name == REMAINING and _is_number(value):
+            return self._passing("budget", self._purse.note_left(unit, Decimal(str(value))))
         shown = _shown(value)
         return self._line("metric", f"{name} {shown} {unit}".rstrip(), "dim")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 
+from arcp_trio.authority.approvals import ASK
 from arcp_trio.authority.lease import BUDGET, Lease
 from arcp_trio.authority.targets import forms
 from arcp_trio.wire.errors import InvalidRequest, LeaseSubsetViolation, PermissionDenied
@@ -14,7 +15,8 @@ from arcp_trio.wire.json import JsonValue, list_in, object_in
 def missing_options(code: str, details: JsonValue, lease: Mapping[str, JsonValue]) -> list[str]:
     """Return which options of `submit` a refused operation needs; no options if none would help.
 
-    None helps against the refusal of what `lease` allows already: a child was given less of it.
+    None helps against the refusal of what `lease` allows already, as a child was given less of it,
+    or of what people are to be asked for.
     The details may be of any form, as the runtime may be another vendor's.
     """
     missing: list[JsonValue] = []
@@ -57,7 +59,8 @@ def _option(missing: JsonValue, lease: Mapping[str, JsonValue]) -> str:
             # A pattern says what is needed for more than this target.
             advised = str(others.get("pattern") or target)
             helps = _allows({capability: [advised]}, capability, target)
-            if not helps or _allows(lease, capability, target):
+            asks = _allows({capability: lease.get(f"{ASK}{capability}", [])}, capability, target)
+            if not helps or asks or _allows(lease, capability, target):
                 return ""
             return f"--lease {shlex.quote(f'{capability}={advised}')}"
         case {"capability": str(capability), "pattern": str(pattern)}:

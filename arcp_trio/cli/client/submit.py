@@ -12,6 +12,7 @@ import trio
 
 from arcp_trio import Client, JobHandle
 from arcp_trio.authority.approvals import ASK, ASKABLE
+from arcp_trio.authority.budget import case_problem
 from arcp_trio.authority.lease import CAPABILITIES, is_capability
 from arcp_trio.authority.patterns import FILES
 from arcp_trio.cli.client.connecting import connected
@@ -172,6 +173,8 @@ def parse_budget(given: Sequence[str]) -> dict[str, str]:
         currency, _, amount = text.partition(":")
         if not (currency and _is_amount(amount)):
             raise CommandError(f"--budget {text} is not CURRENCY:AMOUNT, such as USD:5")
+        if (problem := case_problem(currency)) is not None:
+            raise CommandError(f"--budget {text}: {problem}")
         if currency in amounts:
             raise CommandError(f"--budget names {currency} twice")
         amounts[currency] = amount

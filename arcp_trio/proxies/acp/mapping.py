@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from arcp_trio import acp
+from arcp_trio.authority.budget import without_noise
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted_text, room
 from arcp_trio.proxies.acp.result import SpokenResult, pieces
 from arcp_trio.proxies.acp.tool_calls import AgentToolCalls
 from arcp_trio.runtime.job.context import JobContext
-from arcp_trio.wire.errors import BudgetExhausted, InternalError, clip
+from arcp_trio.wire.errors import InternalError, clip
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.json import JsonObject, is_list, object_in, text_in
 
@@ -52,7 +53,7 @@ class UpdateEvents:
         """Tell an update, and text that is waiting after it; return what was taken beyond that.
 
         Raises:
-            BudgetExhausted: the agent has spent more, with its budget used up already.
+            BudgetExhausted: the agent has spent beyond its job's budget.
         """
         if isinstance(update, acp.Chunk) and update.text:
             text, beyond = _merged(update, update.text, ready)
@@ -129,13 +130,11 @@ class UpdateEvents:
             await self._job.metric("acp.context.used", usage.used, "tokens", dimensions)
         if usage.cost is not None:
             amount, currency = usage.cost
+            amount = without_noise(amount)
             more = self._conversation.costs.increase(amount, currency[:MOST_NAME])
             if more:
                 await self._conversation.keep()
-                left = self._job.budget.get(currency)
                 await self._job.metric("cost.inference", more, currency[:MOST_NAME])
-                if left is not None and left <= 0:
-                    raise BudgetExhausted(f"{currency} budget exhausted")
 
     async def _pass_over(self, kind: str, why: str) -> None:
         facts = {"job_id": self._job.id, "kind": clip(kind), "why": clip(why)}

@@ -200,6 +200,7 @@ def _durability(job: Job) -> Durability | None:
         input=job.input,
         max_runtime=job.agent_run.max_runtime,
         sends_chunks=job.sends_chunks,
+        knows_questions=job.knows_questions,
         wants_credentials=job.wallet is not None,
         forget=job.forget,
         run=job.memory.run,

@@ -17,7 +17,7 @@ import trio
 from arcp_trio.runtime.job.durable.memory import done_value
 from arcp_trio.runtime.job.durable.steps import begin
 from arcp_trio.runtime.job.events import give_way
-from arcp_trio.runtime.job.questions import ANSWER_PATH, OpenQuestion
+from arcp_trio.runtime.job.questions import ANSWER_PATH, OpenQuestion, deadline_of
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.errors import InvalidRequest, Unanswered, clip
 from arcp_trio.wire.events import InvalidEvent
@@ -26,7 +26,7 @@ from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, dumps, is_objec
 from arcp_trio.wire.json_schema import JsonSchema
 from arcp_trio.wire.payloads import read, to_json
 from arcp_trio.wire.questions import HUMAN_ASK, QuestionBody
-from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
+from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.commands import AnswerTo
@@ -126,15 +126,7 @@ def reopen_questions(job: Job) -> None:
     for key, state in job.memory.unfinished(REMEMBERED):
         if "question" in state:
             body = read(QuestionBody, object_in(state["question"]))
-            job.questions.reopen(HumanQuestion.of(job, key, body, _deadline_of(job, body)))
-    job.questions.show(job)  # without the approvals that an earlier run has asked for
-
-
-def _deadline_of(job: Job, body: QuestionBody) -> float:
-    """Return the end of a question's time on Trio's clock, which tells nothing of time before."""
-    if body.expires_at is None:
-        return math.inf
-    return trio.current_time() + parse_rfc3339(body.expires_at) - job.core.clock.now()
+            job.questions.reopen(HumanQuestion.of(job, key, body, deadline_of(job, body)))
 
 
 async def ask(
@@ -164,7 +156,7 @@ async def ask(
     question_id = str(state.get("call_id", new_id("call_")))
     if "question" in state:
         asked_before = job.questions.asked_before(question_id)
-        assert isinstance(asked_before, HumanQuestion), "approvals are not remembered"
+        assert isinstance(asked_before, HumanQuestion), "the id is that of a question"
         question = asked_before
     else:
         question = _question(job, key, question_id, prompt, options, schema, to, expires_in)

@@ -72,7 +72,9 @@ class AsyncioContext(AwaitableContext):
 
         The methods of `file` are awaited: `await file.read()`. See `JobContext.open`.
         """
-        return self._opened(os.fspath(path), mode, encoding, errors, newline)
+        named = os.fspath(path)
+        key = self._key(f"open {named} {mode}")
+        return self._opened(named, mode, encoding, errors, newline, key)
 
     @asynccontextmanager
     async def _opened(
@@ -82,9 +84,10 @@ class AsyncioContext(AwaitableContext):
         encoding: str | None,
         errors: str | None,
         newline: str | None,
+        key: str | None,
     ) -> AsyncGenerator[AsyncioFile[Any], None]:
         make = file_of(path, mode, encoding=encoding, errors=errors, newline=newline)
-        file = make(await self._link.do(Desk.open, path, mode))
+        file = make(await self._link.do(Desk.open, path, mode, None, key))
         try:
             yield AsyncioFile(file)
         finally:

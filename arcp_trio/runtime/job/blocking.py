@@ -113,6 +113,13 @@ class BlockingContext(JobView):
 
     # -- what is not awaited as it is
 
+    def authorize(self, capability: str, target: str) -> None:
+        """Return if the lease allows an operation, or people do where the lease says so.
+
+        See `JobContext.authorize_or_ask`. Do it at once: what is allowed may change.
+        """
+        _finished(self._awaitable.authorize_or_ask(capability, target))
+
     def tool_call(self, tool: str, args: Json = None) -> BlockingToolCall:
         """Return the block around a tool's call: `with job.tool_call("search.web", {…}) as call:`.
 
@@ -156,7 +163,9 @@ class BlockingContext(JobView):
         newline: str | None = None,
     ) -> AbstractContextManager[IO[Any]]:
         """Open a regular file: `with job.open("/ws/a.txt") as file:`; see `JobContext.open`."""
-        return self._opened(os.fspath(path), mode, encoding, errors, newline)
+        named = os.fspath(path)
+        key = self._key(f"open {named} {mode}")
+        return self._opened(named, mode, encoding, errors, newline, key)
 
     @contextmanager
     def _opened(
@@ -166,9 +175,10 @@ class BlockingContext(JobView):
         encoding: str | None,
         errors: str | None,
         newline: str | None,
+        key: str | None,
     ) -> Generator[IO[Any]]:
         make = file_of(path, mode, encoding=encoding, errors=errors, newline=newline)
-        with make(_finished(self._link.do(Desk.open, path, mode))) as file:
+        with make(_finished(self._link.do(Desk.open, path, mode, None, key))) as file:
             yield file
 
     def delegate(

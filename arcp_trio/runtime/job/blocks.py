@@ -45,7 +45,8 @@ class ToolCall:
             self.id = stable_id("call_", self._job_id, key_of(path))
         telling = int(place.telling) if self._job_id is not None else int(Telling.ALWAYS)
         try:
-            await self._link.do(Desk.begin_call, self.id, self._tool, self._args, telling)
+            if await self._link.do(Desk.begin_call, self.id, self._tool, self._args, telling):
+                await self._link.do(Desk.decision, self.id)
         except BaseException as error:
             self._link.ask(Desk.fail_call, self.id, error)
             raise

@@ -128,15 +128,18 @@ class JobContext(AwaitableContext):
 
         Needs `fs.read` for `r`, `fs.write` for `w`, `a` and `x`, and both with `+`: for the path
         and for the real path that its links lead to. The file that is opened is the one that was
-        authorised, even if the path changes meanwhile. The parameters are those of Python's `open`,
+        authorised, even if the path changes meanwhile. Where the lease says that the path may be
+        asked for, people are asked, and waited for. The parameters are those of Python's `open`,
         beside `approved`: the id of the tool call whose approval by a person allows it.
 
         Raises:
-            LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it, or the
-                path is not a regular file.
+            LeaseExpired, BudgetExhausted, PermissionDenied, Unanswered: the lease does not allow
+                it, people do not, or the path is not a regular file.
             OSError: the file cannot be opened.
         """
-        return _opened(self._link, os.fspath(path), mode, encoding, errors, newline, approved)
+        named = os.fspath(path)
+        key = self._key(f"open {named} {mode}")
+        return _opened(self._link, named, mode, encoding, errors, newline, approved, key)
 
 
 def authority_behind(job: JobContext) -> Authority:
@@ -153,9 +156,10 @@ async def _opened(
     errors: str | None,
     newline: str | None,
     approved: str | None,
+    key: str | None,
 ) -> AsyncGenerator[AsyncIOWrapper[IO[Any]], None]:
     make = file_of(path, mode, encoding=encoding, errors=errors, newline=newline)
-    file = make(await link.do(Desk.open, path, mode, approved))
+    file = make(await link.do(Desk.open, path, mode, approved, key))
     try:
         yield trio.wrap_file(file)
     finally:

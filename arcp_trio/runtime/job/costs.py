@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
 
 import attrs
+import trio
 
+from arcp_trio.authority.budget import without_noise
+from arcp_trio.runtime.job import outcome
 from arcp_trio.store.shared_writes import Spend
 from arcp_trio.store.writes import KeepSpent
+from arcp_trio.wire.errors import BudgetExhausted
 from arcp_trio.wire.event_bodies import Number
 from arcp_trio.wire.events import REMAINING, InvalidEvent
 from arcp_trio.wire.json import dumps
@@ -19,14 +25,24 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.wire.json import JsonLike, JsonObject
 
+log = logging.getLogger(__name__)
+
+MOST_OVER: Final = 3
+"""The costs beyond its budget that a job may report; with the last of them it is ended.
+
+An agent may have begun several things before it could know that the money is gone.
+"""
+
 
 @attrs.frozen
 class Charge:
-    """A cost that was taken off budgets."""
+    """A cost, which was taken off budgets."""
 
     currency: str
     budgets: list[Budget]
     """The budgets that have changed."""
+    objection: str | None
+    """Why it should not have been spent."""
 
 
 def is_cost(metric: Mapping[str, JsonLike]) -> bool:
@@ -35,20 +51,60 @@ def is_cost(metric: Mapping[str, JsonLike]) -> bool:
     return isinstance(name, str) and name.startswith("cost.") and name != REMAINING
 
 
+def as_meant(metric: Mapping[str, JsonLike]) -> Mapping[str, JsonLike]:
+    """Return a metric as it is told and counted: a cost without the noise of floats."""
+    value = metric["value"]
+    if not is_cost(metric) or not isinstance(value, float):
+        return metric
+    given = Decimal(repr(float(value)))
+    meant = without_noise(given)
+    return metric if meant is given else {**metric, "value": meant}
+
+
 def charge(job: Job, metric: Mapping[str, JsonLike]) -> Charge | None:
-    """Take a metric off the budgets of a job and its ancestors; None if it costs them nothing.
+    """Take a metric off the budgets of a job and its ancestors; None if it costs nothing.
 
     Raises:
         InvalidEvent: an amount that cannot be counted exactly.
     """
     currency, value = metric.get("unit"), metric["value"]
-    if not is_cost(metric) or not isinstance(currency, str) or not isinstance(value, Number):
-        return None  # a metric without a unit costs nothing
+    if not is_cost(metric) or not isinstance(value, Number) or not value:
+        return None
+    unit = currency if isinstance(currency, str) else None
+    budget = job.authority.budget
+    objection = budget.objection(unit)
     try:
-        budgets = job.authority.budget.charge(currency, value)
+        budgets = budget.charge(unit or "", value)
     except ValueError as error:
         raise InvalidEvent(f"metric: {error} @ $.value") from None
-    return Charge(currency, budgets) if budgets else None
+    return Charge(unit or "", budgets, objection)
+
+
+def overspent(job: Job, charged: Charge) -> BudgetExhausted | None:
+    """Return the error for a cost beyond the budget; end a job that spends on and on.
+
+    The cost counts, and is told: the money is gone.
+    """
+    if charged.objection is None:
+        return None
+    error = BudgetExhausted(charged.objection)
+    job.costs_over += 1
+    if job.costs_over == MOST_OVER:
+        log.warning("job goes on spending beyond its budget", extra=job.facts)
+        job.end(outcome.failed(error))
+    return error
+
+
+async def refuse_if_exhausted(job: Job) -> None:
+    """Return if there is money for more work.
+
+    Raises:
+        BudgetExhausted: the budget is used up.
+    """
+    currency = job.authority.budget.exhausted()
+    if currency is not None:
+        await trio.lowlevel.checkpoint()  # the agent may try again at once, for ever
+        raise BudgetExhausted(f"{currency} budget exhausted")
 
 
 def spent(job: Job) -> bytes:

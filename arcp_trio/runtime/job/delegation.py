@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -12,6 +13,7 @@ from arcp_trio.authority.grants import DELEGATE
 from arcp_trio.authority.lease import Lease
 from arcp_trio.authority.narrowing import narrowed
 from arcp_trio.runtime.job.acceptance import accept
+from arcp_trio.runtime.job.approvals import decided_alone
 from arcp_trio.runtime.job.draft import JobSource, Wanted
 from arcp_trio.runtime.job.durable import steps
 from arcp_trio.runtime.job.events import add_event, give_way
@@ -22,6 +24,7 @@ from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.records import Status
 from arcp_trio.wire.agent_ref import parse_agent_ref
 from arcp_trio.wire.errors import (
+    ApprovalNeeded,
     ArcpError,
     InternalError,
     InvalidRequest,
@@ -37,6 +40,7 @@ from arcp_trio.wire.lease_request import Amount, decimal_text, lease_request, ne
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
+    from arcp_trio.authority.approvals import Approval
     from arcp_trio.runtime.job.agent import Agent
     from arcp_trio.runtime.job.job import Job
 
@@ -124,7 +128,8 @@ async def delegate(
         parent.memory.change(key, parent.journal.length, delegate_id=delegate_id)
     try:
         await give_way(parent)
-        wanted = _wanted(parent, agent, input, request, expires_at, max_runtime)
+        approvals = await _approvals(parent, agent, body, f"approval {key}")
+        wanted = _wanted(parent, agent, input, request, expires_at, max_runtime, approvals)
         new = await accept(parent.jobs, wanted, JobSource.delegation(parent, delegate_id))
         # An entry of the parent's journal: its client learns of the child after the `delegate`
         # event, even if it was away, or is another session that came with the same key later.
@@ -168,7 +173,26 @@ def _told(agent: str, error: BaseException) -> ArcpError:
     return error_from_payload(told)
 
 
-def _authorized(parent: Job, agent: str) -> Agent:
+async def _approvals(
+    parent: Job, agent: str, body: Mapping[str, JsonLike], key: str
+) -> Sequence[Approval]:
+    """Return what people have decided on a delegation, if the lease wants them to be asked.
+
+    What was decided here by an earlier run counts first, as for tool calls.
+    """
+    refuse_if_ending(parent)
+    asked = parent.memory.has_approval(key)
+    try:
+        ref = _authorized(parent, agent, ()).ref
+    except ApprovalNeeded as needed:
+        asked, ref = True, needed.details["target"]
+    if not asked:
+        return ()
+    shown = {name: each for name, each in body.items() if name != "delegate_id" and each}
+    return [await decided_alone(parent, DELEGATE, ref, shown, key)]
+
+
+def _authorized(parent: Job, agent: str, approvals: Sequence[Approval]) -> Agent:
     """Return the agent of this name, if the parent's lease allows to delegate to it.
 
     Raises:
@@ -178,9 +202,10 @@ def _authorized(parent: Job, agent: str) -> Agent:
     try:
         found = parent.jobs.agents.resolve(agent)
     except ArcpError:
-        parent.authorize(DELEGATE, agent)
+        with suppress(ApprovalNeeded):
+            parent.authorize(DELEGATE, agent)
         raise
-    parent.authorize(DELEGATE, found.ref)
+    parent.authorize(DELEGATE, found.ref, approvals=approvals)
     return found
 
 
@@ -191,6 +216,7 @@ def _wanted(
     request: Mapping[str, Sequence[str]],
     expires_at: str | None,
     max_runtime: float | None,
+    approvals: Sequence[Approval],
 ) -> Wanted:
     """Return what the child is to be, within what its parent has.
 
@@ -199,7 +225,7 @@ def _wanted(
     """
     core = parent.core
     refuse_if_ending(parent)
-    found = _authorized(parent, agent)
+    found = _authorized(parent, agent, approvals)
     data = dumps(input)
     found.check_input(data, "$.input")
     asked = Lease.read(request, expires_at, now=core.clock.now())

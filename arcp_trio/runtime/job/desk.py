@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from arcp_trio.runtime.credentials.credential import Credential
-from arcp_trio.runtime.job.approvals import OpenApproval, ask_approval
+from arcp_trio.runtime.job.approvals import OpenApproval, ask_approval, decided_alone
 from arcp_trio.runtime.job.asking import ask
+from arcp_trio.runtime.job.costs import refuse_if_exhausted
 from arcp_trio.runtime.job.delegation import delegate, result_of
 from arcp_trio.runtime.job.durable import steps
 from arcp_trio.runtime.job.durable.places import Telling
@@ -20,10 +21,12 @@ from arcp_trio.runtime.job.files import open_file
 from arcp_trio.runtime.job.notes import keep, kept
 from arcp_trio.runtime.job.result_writer import Encoding, ResultWriter
 from arcp_trio.runtime.job.tools import OpenCall
+from arcp_trio.wire.errors import ApprovalNeeded
 from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, loads
 from arcp_trio.wire.lease_request import Amount
 
 if TYPE_CHECKING:
+    from arcp_trio.authority.approvals import Approval
     from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.job.job import Job
 
@@ -82,6 +85,7 @@ class Desk:
 
     def fail_call(self, call_id: str, error: BaseException) -> None:
         """End a tool call with an error."""
+        self._approvals.pop(call_id, None)
         if (call := self._calls.pop(call_id, None)) is not None:
             call.fail(error)
 
@@ -114,6 +118,7 @@ class Desk:
         """End a tool call that is a step with its result, as JSON."""
         encoded = result.encode()
         steps.finish_call(self.job, key, self._calls[call_id], loads(encoded), encoded)
+        self._approvals.pop(call_id, None)
         del self._calls[call_id]
 
     def fail_tool(self, key: str, call_id: str, error: BaseException) -> None:
@@ -123,14 +128,41 @@ class Desk:
 
     async def begin_step(self, key: str) -> JsonObject | None:
         """Begin a step; return what an earlier run has left of it."""
-        return await steps.begin(self.job, key, steps.STEP)
+        state = await steps.begin(self.job, key, steps.STEP)
+        if state is None or "done" not in state:
+            await refuse_if_exhausted(self.job)
+        return state
 
     async def begin_tool(self, key: str, tool: str, args: JsonLike) -> JsonObject:
-        """Begin a tool call that is a step; return what an earlier run has left, and its id."""
+        """Begin a tool call that is a step; return what an earlier run has left, and its id.
+
+        And whether people are `asked`: then the call waits for their `decision`.
+        """
         state, call = await steps.begin_call(self.job, key, tool, args)
-        if call is not None:
-            self._calls[call.id] = call
-        return state
+        if call is None:
+            return state
+        self._calls[call.id] = call
+        try:
+            return {**state, "asked": await self._is_asked(call, tool, args, f"approval {key}")}
+        except BaseException as error:
+            self.fail_tool(key, call.id, error)
+            raise
+
+    async def _is_asked(self, call: OpenCall, tool: str, args: JsonLike, key: str) -> bool:
+        """Check a call; return whether people are asked first, if the lease wants it so."""
+        # What was decided here counts, also if the tool was allowed for the whole job after that.
+        asked = self.job.memory.has_approval(key)
+        try:
+            await call.check(tool)
+        except ApprovalNeeded:
+            asked = True
+        if asked:
+            self._approvals[call.id] = ask_approval(
+                *(self.job, call.id, tool, args, "tool.call", [tool]),
+                key=key if self.job.memory.durable else None,
+                is_told=True,
+            )
+        return asked
 
     async def memos_kept(self) -> None:
         """Wait until what the job remembers is stored."""
@@ -146,8 +178,9 @@ class Desk:
         return await kept(self.job, job_id)
 
     async def pause(self, until: float, most: float) -> None:
-        """Wait until a step is to be tried again."""
+        """Wait until a step is to be tried again, if there is money for it."""
         await steps.pause(self.job, until, most)
+        await refuse_if_exhausted(self.job)
 
     async def sleep(self, key: str, seconds: float | None, until: float | None) -> bool:
         """Sleep; return whether an earlier run had begun to."""
@@ -165,26 +198,65 @@ class Desk:
 
     async def begin_call(
         self, call_id: str, tool: str, args: JsonLike, telling: int = Telling.ALWAYS
-    ) -> None:
-        """Begin a tool call, unless the lease does not allow it."""
+    ) -> bool:
+        """Begin a tool call, unless the lease does not allow it.
+
+        Returns:
+            Whether people are asked, so that the call waits for their `decision`.
+        """
         call = OpenCall(self.job, call_id, Telling(telling))
         call.announce(tool, args)
         self._calls[call_id] = call
         try:
-            await call.check(tool)
+            return await self._is_asked(call, tool, args, f"approval {call_id}")
         except BaseException as error:
             self.fail_call(call_id, error)
             raise
 
     async def end_call(self, call_id: str, result: JsonLike) -> None:
         """End a tool call with its result."""
+        self._approvals.pop(call_id, None)
         if (call := self._calls.pop(call_id, None)) is not None:
             await call.end(result)
 
-    async def open(self, path: str, mode: str, approved: str | None = None) -> int:
-        """Open a file that the lease allows, and return its descriptor, which the caller owns."""
-        approval = None if approved is None else self._approvals.pop(approved).approval
-        return await open_file(self.job, path, mode, approval)
+    async def open(
+        self, path: str, mode: str, approved: str | None = None, key: str | None = None
+    ) -> int:
+        """Open a file that the lease allows, and return its descriptor, which the caller owns.
+
+        Args:
+            approved: the call by which people have allowed it; without one they are asked if the
+                lease says so.
+            key: what a durable job remembers their decision under.
+        """
+        approvals: list[Approval] = []
+        if approved is not None:
+            allowed = self._approvals.pop(approved).approval
+            approvals += [] if allowed is None else [allowed]
+        while True:
+            try:
+                return await open_file(self.job, path, mode, approvals)
+            except ApprovalNeeded as needed:
+                if approved is not None or "target" not in needed.details:
+                    raise  # of what stands behind a link, nobody is asked
+                capability, named = needed.details["capability"], needed.details["target"]
+                approvals.append(
+                    await decided_alone(
+                        self.job,
+                        capability,
+                        named,
+                        {"path": named, "mode": mode},
+                        f"approval {capability} {key}",
+                    )
+                )
+
+    async def authorize_or_ask(self, capability: str, target: str, key: str | None = None) -> None:
+        """Return if the lease allows an operation, or people do where the lease says so."""
+        try:
+            self.job.authorize(capability, target)
+        except ApprovalNeeded:
+            key = f"approval {key}"
+            await decided_alone(self.job, capability, target, {"target": target}, key)
 
     async def begin_result(self, encoding: Encoding) -> None:
         """Begin the streamed result."""

@@ -35,11 +35,19 @@ EMITS_PER_CHECKPOINT: Final = 64
 async def emit(
     job: Job, kind: str, body: Mapping[str, JsonLike], telling: Telling = Telling.ALWAYS
 ) -> None:
-    """Add an agent's event to the journal in one step; then give way, or wait for the store."""
+    """Add an agent's event to the journal in one step; then give way, or wait for the store.
+
+    Raises:
+        BudgetExhausted: it is a cost beyond the budget; it was added.
+        InvalidEvent, ArcpError: it was not added.
+    """
     if kind == QUESTION:
         raise InvalidEvent(f"{kind}: job.ask emits it")
-    add_event(job, kind, body, telling)
+    charged = add_event(job, kind, body, telling)
+    error = None if charged is None else costs.overspent(job, charged)
     await give_way(job)
+    if error is not None:
+        raise error
 
 
 def add_event(
@@ -49,7 +57,7 @@ def add_event(
     telling: Telling = Telling.ALWAYS,
     *,
     to_remember: bool = False,
-) -> None:
+) -> costs.Charge | None:
     """Add an event to the journal, and take what it says was spent off the budgets.
 
     An event that an earlier run of a durable job has emitted is skipped. A job that is suspended
@@ -59,15 +67,15 @@ def add_event(
         InvalidEvent: the body is not what its kind wants; nothing was added.
         ArcpError: the event is too large, or the job has ended.
     """
-    payload = _encoded(job, kind, body)
+    body, payload = _as_told(job, kind, body)
     if kind == "result_chunk":
         telling = Telling.ALWAYS  # each run has a result of its own
         if not _take_chunk(job, body):
-            return
+            return None
     if job.suspended and not to_remember:
-        return
+        return None
     if telling is Telling.UNLESS_TOLD and job.memory.passes_over(payload):
-        return
+        return None
     charged = costs.charge(job, body) if kind == "metric" else None
     _append(job, kind, body, payload, once=telling is not Telling.ALWAYS)
     if kind in ("tool_call", "tool_result"):
@@ -79,6 +87,7 @@ def add_event(
     if charged is not None:
         for each, metric in costs.remaining(job, charged):
             _append(each, "metric", metric, _encoded(each, "metric", metric))
+    return charged
 
 
 def _note_call(job: Job, kind: str, call_id: JsonLike) -> None:
@@ -109,6 +118,15 @@ def _append(
 def add_event_with_holes(job: Job, kind: str, body: Mapping[str, JsonLike]) -> None:
     """Add an event whose secrets are filled in as it is sent."""
     job.journal.append("job.event", _encoded(job, kind, body), holes=True)
+
+
+def _as_told(
+    job: Job, kind: str, body: Mapping[str, JsonLike]
+) -> tuple[Mapping[str, JsonLike], bytes]:
+    """Return the body that is told, and the event's payload."""
+    payload = _encoded(job, kind, body)
+    meant = costs.as_meant(body) if kind == "metric" else body
+    return meant, payload if meant is body else _encoded(job, kind, meant)
 
 
 def _encoded(job: Job, kind: str, body: Mapping[str, JsonLike]) -> bytes:

@@ -41,7 +41,7 @@ _FLAGS: Final = {
 """What the first letter of a mode adds to the way of access."""
 
 
-async def open_file(job: Job, path: str, mode: str, approval: Approval | None = None) -> int:
+async def open_file(job: Job, path: str, mode: str, approvals: Sequence[Approval] = ()) -> int:
     """Authorise and open a regular file, and return its descriptor; see `JobContext.open`."""
     named = _absolute(path)
     flags = _flags(mode)
@@ -49,7 +49,7 @@ async def open_file(job: Job, path: str, mode: str, approval: Approval | None = 
 
     def authorize(*also: str) -> None:
         for capability in capabilities:
-            job.authorize(capability, named, also=also, approval=approval)
+            job.authorize(capability, named, also=also, approvals=approvals)
 
     def opening() -> int:
         real = _real_path(named, new=bool(flags & os.O_EXCL))

@@ -97,6 +97,8 @@ class Job:
     started_at: float | None = None
     """When its agent was called, on the runtime's clock."""
     finished_at: float | None = None
+    costs_over: int = 0
+    """The costs beyond its budget that this run of it has reported."""
     emits: int = 0
     """How often its agent has emitted."""
     drafted_at: float = attrs.field(factory=trio.current_time)
@@ -238,7 +240,7 @@ class Job:
         target: str,
         *,
         also: Sequence[str] = (),
-        approval: Approval | None = None,
+        approvals: Sequence[Approval] = (),
     ) -> None:
         """Return if the lease allows the operation (§9.3); an expired lease ends the job (§9.5).
 
@@ -248,7 +250,7 @@ class Job:
         refuse_if_ended(self)
         try:
             now = trio.current_time()
-            self.authority.check(capability, target, now=now, also=also, approval=approval)
+            self.authority.check(capability, target, now=now, also=also, approvals=approvals)
         except LeaseExpired:
             self._decide_expired()
             self.let_end()

@@ -11,6 +11,8 @@ import msgspec
 
 from arcp_trio.runtime.credentials.credential import Credential
 from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.job.durable.keys import key_of
+from arcp_trio.runtime.job.durable.places import TaskPlace, here
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.wire.json import Json, JsonLike, JsonText, JsonValue
 
@@ -158,7 +160,18 @@ class JobView:
     def authorize(self, capability: str, target: str) -> None:
         """Return if the lease allows an operation (§9.3). Do it at once: that may change.
 
+        Nobody is asked: see `authorize_or_ask`.
+
         Raises:
             LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
         """
         self._link.ask(Desk.authorize, capability, target)
+
+    # -- where the agent is
+
+    def _place(self) -> TaskPlace:
+        return here(self._link.task())
+
+    def _key(self, name: str) -> str | None:
+        """Return the key of what is done next under a name; None if nothing is remembered."""
+        return key_of(self._place().count(name)) if self._facts.durable else None

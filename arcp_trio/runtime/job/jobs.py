@@ -45,6 +45,10 @@ class AgentProcesses(Protocol):
         """Call a job's agent, and return what it returns."""
         ...
 
+    def lend_place_of(self, job: Job) -> None:
+        """Let another job run while this one waits for people, if it is in a process."""
+        ...
+
 
 class Jobs:
     """Jobs by id, from their drafts to their stored ends; after that a job is in the store only."""
@@ -66,8 +70,12 @@ class Jobs:
         self._nursery = nursery
         self._count: Counter[str] = Counter()
         """How many jobs each principal has."""
+        self._waiting: set[str] = set()
+        """Ids of the jobs that wait for people."""
+        self._count_waiting: Counter[str] = Counter()
+        """How many of these each principal has."""
         self.elsewhere: Mapping[str, int] = {}
-        """How many it has at other nodes, or waiting for one, as of a moment ago."""
+        """How many run at other nodes, or wait for one, as of a moment ago."""
         self.taken = Wake()
         """Says that some of those may be this node's now."""
         self.to_forget: dict[str, float] = {}
@@ -115,9 +123,11 @@ class Jobs:
         """
         limits = self.core.limits
         helps = "try again when a job has ended"
-        if len(self.live) >= limits.jobs:
+        if len(self.live) - min(len(self._waiting), limits.waiting_jobs) >= limits.jobs:
             raise limit_hit("jobs", limits.jobs, what_helps=helps)
-        if self._count[principal] + self.elsewhere.get(principal, 0) >= limits.jobs_per_principal:
+        waiting = min(self._count_waiting[principal], limits.waiting_jobs_per_principal)
+        running = self._count[principal] - waiting + self.elsewhere.get(principal, 0)
+        if running >= limits.jobs_per_principal:
             most = limits.jobs_per_principal
             raise limit_hit("jobs_per_principal", most, what_helps=helps)
         self.core.ledger.inputs.refuse_if_full(principal, input_bytes)
@@ -129,9 +139,25 @@ class Jobs:
         self.core.ledger.inputs.share(job.principal).take(len(job.input))
         self.live[job.id] = job
 
+    def count_waiting(self, job: Job) -> None:
+        """Count a job among those that wait for people, or no longer."""
+        waits = job.questions.are_open and job.id in self.live
+        if waits == (job.id in self._waiting):
+            return
+        if waits:
+            self._waiting.add(job.id)
+            self._count_waiting[job.principal] += 1
+            self._workers.lend_place_of(job)
+        else:
+            self._waiting.remove(job.id)
+            self._count_waiting[job.principal] -= 1
+            if not self._count_waiting[job.principal]:
+                del self._count_waiting[job.principal]
+
     def remove(self, job: Job) -> None:
         """Stop counting a job, whose terminal is stored or which was given up."""
         del self.live[job.id]
+        self.count_waiting(job)
         self.core.ledger.inputs.share(job.principal).give(len(job.input))
         job.input = b""  # a parent that goes on may still have the job, for its result
         self.core.usages.of(job.principal).journal_bytes += job.journal.written

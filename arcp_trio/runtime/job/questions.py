@@ -7,6 +7,7 @@ approvals of what the lease allows on that condition (`approvals.py`).
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
@@ -16,9 +17,11 @@ import trio
 from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.shared_writes import KeepQuestions
+from arcp_trio.wire.errors import InternalError
 from arcp_trio.wire.json import dumps
 from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.questions import QUESTION, QuestionBody
+from arcp_trio.wire.timestamps import parse_rfc3339
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.commands import AnswerTo
@@ -69,6 +72,13 @@ class OpenQuestion(ABC):
         """
 
 
+def deadline_of(job: Job, body: QuestionBody) -> float:
+    """Return the end of a question's time on Trio's clock, which tells nothing of time before."""
+    if body.expires_at is None:
+        return math.inf
+    return trio.current_time() + parse_rfc3339(body.expires_at) - job.core.clock.now()
+
+
 class Questions:
     """The open questions of one job."""
 
@@ -82,6 +92,8 @@ class Questions:
             InternalError: too much is asked at once.
         """
         job, limits = question.job, question.job.core.limits
+        if self.is_asked(question.body.question_id):
+            raise InternalError("tasks of a durable job that do the same side by side both ask")
         helps = "wait for an answer first"
         if len(self._open) >= limits.questions_per_job:
             most = limits.questions_per_job
@@ -103,6 +115,10 @@ class Questions:
         question = self._open.get(question_id)
         return question if question is not None and question.is_open else None
 
+    def is_asked(self, question_id: str) -> bool:
+        """Return whether there is a question with this id that its agent may wait for."""
+        return question_id in self._open
+
     def asked_before(self, question_id: str) -> OpenQuestion:
         """Return a question that an earlier run has asked and nobody has answered."""
         return self._open[question_id]
@@ -112,8 +128,14 @@ class Questions:
         if self._open.pop(question.body.question_id, None) is not None:
             self.show(question.job)
 
+    @property
+    def are_open(self) -> bool:
+        """Whether the job waits for people."""
+        return bool(self._open)
+
     def show(self, job: Job) -> None:
-        """Have other nodes list what is open now."""
+        """Have the job counted as one that waits, or not, and other nodes list what is open."""
+        job.jobs.count_waiting(job)
         if job.core.store.shared is not None:
             bodies = [to_json(body) for body in self.listed()]
             job.core.store.put(KeepQuestions(job.id, dumps(bodies) if bodies else None))

@@ -1,8 +1,9 @@
 """Places: how many jobs are in workers at once, and who may use the place of a job that waits.
 
 A job has a place until its agent has ended. While it waits for a child, a job at or below that
-child may use its place, too, and so on down the tree: no tree can block itself or others. A place
-is free when the last job has left it, whichever that is.
+child may use its place, too, and so on down the tree: no tree can block itself or others. While it
+waits for people, which may take days, any job may use it. A place is free when the last job has
+left it, whichever that is.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -20,15 +21,22 @@ from arcp_trio.runtime.wake import Wake
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
 
+MOST_IN_PLACE: Final = 16
+"""The jobs in one place past which those that wait for people lend it no further.
+
+Each of them keeps its process, and so its memory.
+"""
+
 
 @attrs.define(eq=False)
 class _OnePlace:
     """Leave to have one job at work in a worker."""
 
     stays: list[Stay] = attrs.field(factory=list["Stay"])
-    """The stays of the jobs that are in this place.
+    """The stays of the jobs that are in this place. Only the last one may lend the place.
 
-    Each job is below the one before it, in one tree of jobs. Only the last one may lend the place.
+    Each job is below the one before it, in one tree of jobs, or the one before it waited for people
+    when it came.
     """
     processes: int = 1
     """How many workers it needs: the most jobs that were in it since it was free."""
@@ -50,7 +58,7 @@ class Stay:
         """Lend the job's place to one job at or below a child while the block waits for it."""
         self.awaited.append(child_id)
         try:
-            self.places.lend_place_of(self)
+            self.places.lend_place_of(self.job)
             yield
         finally:
             self.awaited.remove(child_id)
@@ -83,8 +91,10 @@ class WorkerPlaces:
         self._give_free_places()
         above = {each.id for each in _above(job)}
         for place in self._all:
-            if place.stays and place.stays[-1].job.id in above:
-                self._lend(place)
+            if place.stays:
+                last = place.stays[-1].job
+                if last.id in above or last.questions.are_open:
+                    self._lend(place)
         try:
             yield stay
         finally:
@@ -93,16 +103,20 @@ class WorkerPlaces:
             else:
                 self._leave(stay.place, stay)
 
-    def lend_place_of(self, stay: Stay) -> None:
+    def lend_place_of(self, job: Job) -> None:
         """Lend a job's place, if the job is the last in it and another one can use it."""
-        if stay.place is not None and stay.place.stays[-1] is stay:
-            self._lend(stay.place)
+        for place in self._all:
+            if place.stays and place.stays[-1].job is job:
+                self._lend(place)
 
     def _lend(self, place: _OnePlace) -> None:
-        for job in place.stays[-1].jobs_awaited():
+        last = place.stays[-1]
+        for job in last.jobs_awaited():
             if job.id in self._waiting:
                 self._give(place, self._waiting[job.id])
                 return
+        if self._waiting and last.job.questions.are_open and len(place.stays) < MOST_IN_PLACE:
+            self._give(place, self._next())
 
     def _leave(self, place: _OnePlace, stay: Stay) -> None:
         place.stays.remove(stay)

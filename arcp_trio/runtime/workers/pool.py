@@ -27,6 +27,7 @@ from arcp_trio.wire.json import JsonValue
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.agents import Agents
     from arcp_trio.runtime.job.desk import Desk
+    from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.workers.messages import WorkerFrame
     from arcp_trio.runtime.workers.settings import Workers
 
@@ -77,6 +78,10 @@ class WorkerPool:
         if frame is None:
             raise InternalError("the agent's process ended")
         return result_of_worker(frame)
+
+    def lend_place_of(self, job: Job) -> None:
+        """Let another job run while this one waits for people."""
+        self._places.lend_place_of(job)
 
     async def run(self) -> None:
         """Keep workers ready, from the first moment that there is an agent for them."""

@@ -54,7 +54,7 @@ _AT_ONCE: Final[Sequence[_Operation]] = (
     *(Desk.finish_step, Desk.fail_step, Desk.finish_tool, Desk.fail_tool),
 )
 _WITH_A_WAIT: Final[Sequence[_Operation]] = (
-    *(Desk.open, Desk.delegate, Desk.child_result),
+    *(Desk.open, Desk.delegate, Desk.child_result, Desk.authorize_or_ask),
     *(Desk.rotate, Desk.ask, Desk.ask_approval, Desk.decision, Desk.over),
     *(Desk.begin_step, Desk.memos_kept, Desk.pause, Desk.sleep, Desk.keep, Desk.kept),
 )

@@ -23,7 +23,7 @@ def unfinished(
         """SELECT job_id, base, (SELECT coalesce(sum(length(entries)), 0)::bigint FROM journal
                 WHERE journal.jid = job.jid AND last_index >= base),
             input, max_runtime, sends_chunks, wants_credentials, forget, run, fruitless_runs,
-            durable.spent
+            durable.spent, knows_questions
         FROM durable JOIN job USING (jid)
         WHERE job.node = %s AND (%s::text[] IS NULL OR job_id = ANY(%s)) ORDER BY jid""",
         (me, wanted, wanted),
@@ -40,6 +40,7 @@ def unfinished(
                 run=row[8],
                 fruitless_runs=row[9],
                 spent=row[10],
+                knows_questions=row[11],
             ),
             JournalExtent(row[1], row[2]),
         )

@@ -7,11 +7,12 @@ from typing import Final
 from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.shared import Holding
 
-# A job that waits for a node has none.
+# A job that waits for a node has none. One that waits for people does not run.
 _ELSEWHERE: Final = """
     SELECT principal, sum(jobs)::bigint, sum(sessions)::bigint FROM (
         SELECT principal, count(*) AS jobs, 0 AS sessions FROM job
-        WHERE finished_at IS NULL AND node IS DISTINCT FROM %(me)s GROUP BY principal
+        WHERE finished_at IS NULL AND node IS DISTINCT FROM %(me)s AND questions IS NULL
+        GROUP BY principal
         UNION ALL
         SELECT principal, 0, count(*) FROM session WHERE node <> %(me)s GROUP BY principal
     ) AS had GROUP BY principal"""

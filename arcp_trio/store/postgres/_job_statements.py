@@ -59,13 +59,14 @@ SUBMITTERS: Final = """
 
 DURABLE: Final = """
     INSERT INTO durable (jid, input, max_runtime, sends_chunks, wants_credentials, forget, run,
-        fruitless_runs, spent)
+        fruitless_runs, spent, knows_questions)
     SELECT j.jid, c.input, c.max_runtime, c.sends_chunks, c.wants_credentials, c.forget, c.run,
-        c.fruitless_runs, c.spent
+        c.fruitless_runs, c.spent, c.knows_questions
     FROM unnest(%(0)b::text[], %(1)b::bytea[], %(2)b::float8[], %(3)b::boolean[], %(4)b::boolean[],
-        %(5)b::boolean[], %(6)b::bigint[], %(7)b::bigint[], %(8)b::bytea[])
+        %(5)b::boolean[], %(6)b::bigint[], %(7)b::bigint[], %(8)b::bytea[],
+        %(9)b::boolean[])
         AS c (job_id, input, max_runtime, sends_chunks, wants_credentials, forget, run,
-            fruitless_runs, spent)
+            fruitless_runs, spent, knows_questions)
     JOIN job AS j ON j.job_id = c.job_id"""
 
 # Sessions of other nodes are among them. One that is being deleted is left out.

@@ -256,6 +256,7 @@ def _durable(job_id: str, durability: Durability) -> tuple[object, ...]:
         durability.run,
         durability.fruitless_runs,
         durability.spent,
+        durability.knows_questions,
     )
 
 

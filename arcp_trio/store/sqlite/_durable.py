@@ -23,7 +23,7 @@ def accept(jid: int | None, durability: Durability, db: sqlite3.Connection) -> N
     """Insert what it takes to call the agent of an accepted job."""
     db.execute(
         "INSERT INTO durable (jid, input, max_runtime, sends_chunks, wants_credentials, forget,"
-        " run, fruitless_runs, spent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " run, fruitless_runs, spent, knows_questions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             jid,
             durability.input,
@@ -34,6 +34,7 @@ def accept(jid: int | None, durability: Durability, db: sqlite3.Connection) -> N
             durability.run,
             durability.fruitless_runs,
             durability.spent,
+            durability.knows_questions,
         ),
     )
 
@@ -100,7 +101,8 @@ def unfinished(db: sqlite3.Connection) -> dict[str, tuple[Durability, JournalExt
     rows = db.execute(
         "SELECT job_id, base, (SELECT coalesce(sum(length(entries)), 0) FROM journal"
         " WHERE journal.jid = job.jid AND last_index >= base), input, max_runtime, sends_chunks,"
-        " wants_credentials, forget, run, fruitless_runs, durable.spent"
+        " wants_credentials, forget, run, fruitless_runs, durable.spent,"
+        " knows_questions"
         " FROM durable JOIN job USING (jid)"
     ).fetchall()
     return {
@@ -114,6 +116,7 @@ def unfinished(db: sqlite3.Connection) -> dict[str, tuple[Durability, JournalExt
                 run=row[8],
                 fruitless_runs=row[9],
                 spent=row[10],
+                knows_questions=bool(row[11]),
             ),
             JournalExtent(row[1], row[2]),
         )

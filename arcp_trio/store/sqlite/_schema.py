@@ -166,6 +166,11 @@ _FILTERS: Final = (
     "CREATE INDEX job_of_anyone ON job (created_at, job_id, status, agent) WHERE expired = 0",
 )
 
+# Of jobs that were stored before, it is not known: nobody is asked.
+_KNOWS_QUESTIONS: Final = (
+    "ALTER TABLE durable ADD COLUMN knows_questions INTEGER NOT NULL DEFAULT 0",
+)
+
 MIGRATIONS: Final[list[tuple[str, ...]]] = [
     _FIRST,
     _STOPPED_BY,
@@ -175,6 +180,7 @@ MIGRATIONS: Final[list[tuple[str, ...]]] = [
     _FILTERS,
     STORED_BYTES,
     DURABLE,
+    _KNOWS_QUESTIONS,
 ]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 

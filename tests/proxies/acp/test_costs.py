@@ -29,9 +29,9 @@ async def test_a_sum_is_counted_by_its_increase() -> None:
     async with connected() as client:
         handle = await begin(
             client,
-            *[["cost", amount] for amount in (0.1, 0.1, 0.3, 0.2, 0, 0.3, 1e-9, 2)],
+            *[["cost", amount] for amount in (0.1, 0.1, 0.1 + 0.2, 0.2, 0, 0.3, 1e-9, 2)],
             ["cost", 5, "EUR"],
-            budget={"USD": 10},
+            budget={"USD": 10, "EUR": 5},
         )
         await handle.result()
         events = await told(handle)
@@ -46,7 +46,7 @@ async def test_a_sum_is_counted_by_its_increase() -> None:
             for kind, body in events
             if kind == "metric" and body["name"] == "cost.budget.remaining"
         ]
-        assert left[-1] == 8
+        assert left[-2:] == [8, 0]
 
 
 @pytest.mark.parametrize("amount", [-1, "1", None, True, 1e300, {}, "1e999"])
@@ -79,6 +79,16 @@ async def test_an_agent_that_spends_on() -> None:
         assert spent(events) == [("1", "USD"), ("2", "USD"), ("1", "USD")]
         said = [body["data"] for kind, body in events if kind == "result_chunk"]
         assert "".join(said) == "hears of itlast words"
+
+
+async def test_an_agent_that_spends_what_has_no_budget() -> None:
+    """A cost in a currency without a budget stops the agent: nothing would bound it."""
+    async with connected() as client:
+        handle = await begin(client, ["cost", 1, "EUR"], ["wait"], budget={"USD": 1})
+        with pytest.raises(JobFailed, match="the budget is in USD") as caught:
+            await handle.result()
+        assert caught.value.code == "BUDGET_EXHAUSTED"
+        assert spent(await told(handle)) == [("1", "EUR")]
 
 
 async def test_a_turn_that_ends_with_its_budget_used_up() -> None:

@@ -82,6 +82,7 @@ def revive(
             waits=True,
         ),
         sends_chunks=durability.sends_chunks,
+        knows_questions=durability.knows_questions,
         parent=parent,
         delegate_id=_text(accepted.get("delegate_id")),
         forget=durability.forget,

@@ -13,7 +13,7 @@ import attrs
 
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.durable.keys import key_of
-from arcp_trio.runtime.job.durable.places import TaskPlace, go_live, here, inside
+from arcp_trio.runtime.job.durable.places import go_live, inside
 from arcp_trio.runtime.job.durable.retry import Retry
 from arcp_trio.runtime.job.durable.steps import seconds_of
 from arcp_trio.runtime.job.durable.values import decoded, encoded
@@ -128,6 +128,8 @@ class DurableCalls(JobView):
         call = partial(function, **arguments)
         work = _Work(name, path, call, returns, retry or _ONCE, finish)
         try:
+            if state["asked"]:
+                await self._link.do(Desk.decision, call_id)
             with self._link.span(call_id):
                 result = await self._work(work, state)
         except BaseException as error:
@@ -188,8 +190,19 @@ class DurableCalls(JobView):
 
     # -- where the agent is
 
-    def _place(self) -> TaskPlace:
-        return here(self._link.task())
+    async def authorize_or_ask(self, capability: str, target: str) -> None:
+        """Return if the lease allows an operation, at once or because people do. Then do it.
+
+        Where the lease says that it may be asked for, people are asked, and waited for.
+
+        Raises:
+            PermissionDenied: the lease does not allow it, somebody has denied it, or nobody can be
+                asked.
+            Unanswered: nobody has decided in time.
+            LeaseExpired, BudgetExhausted: the lease does not allow it any longer.
+        """
+        key = self._key(f"{capability} {target}")
+        await self._link.do(Desk.authorize_or_ask, capability, target, key)
 
     def _go_live(self) -> None:
         go_live(self._place())

@@ -10,7 +10,7 @@ import trio
 
 from arcp_trio.runtime.job.durable.keys import named, path_of
 from arcp_trio.runtime.limits import limit_hit
-from arcp_trio.store.memos import NOTE, NOTE_KEY, Memo, memo_size
+from arcp_trio.store.memos import APPROVAL, NOTE, NOTE_KEY, Memo, memo_size
 from arcp_trio.store.writes import KeepMemo, KeepRun
 from arcp_trio.wire.events import digest
 from arcp_trio.wire.json import dumps, loads_object
@@ -60,6 +60,8 @@ class Memory:
     """Set once this run has made a memo, or waits."""
     _known: dict[str, Memo] = attrs.field(factory=dict[str, Memo])
     """The memos of earlier runs that this one has not reached."""
+    _approvals: dict[str, JsonObject] = attrs.field(factory=dict[str, "JsonObject"])
+    """What earlier runs have asked people to approve where this one has not come yet."""
     _asked: set[str] = attrs.field(factory=set[str])
     """The keys that this run has used."""
     _recalled: set[str] = attrs.field(factory=set[str])
@@ -94,7 +96,9 @@ class Memory:
     async def load(self, reads: Reads) -> None:
         """Read what earlier runs have left."""
         for memo in await reads.memos(self.job_id):
-            if memo.kind != NOTE:
+            if memo.kind == APPROVAL:
+                self._approvals[memo.key] = loads_object(memo.value)
+            elif memo.kind != NOTE:
                 self._known[memo.key] = memo
             self._note_size(memo)
         self._told.clear()  # the store may have failed in between, before
@@ -225,6 +229,32 @@ class Memory:
             memo = Memo(key, self._known[key].kind, index, value)
             self._store(memo)
             self._known[key] = memo
+
+    # -- approvals
+
+    def unreached_approvals(self) -> list[tuple[str, JsonObject]]:
+        """Return keys and states of what earlier runs have asked people to approve."""
+        return [(key, state) for key, state in self._approvals.items() if state]
+
+    def has_approval(self, key: str) -> bool:
+        """Return whether an earlier run has asked people to approve something under a key."""
+        return bool(self._approvals.get(key))
+
+    def reach_approval(self, key: str) -> JsonObject | None:
+        """Return what an earlier run has asked people to approve under a key, once."""
+        return self._approvals.pop(key, None) or None
+
+    def keep_approval(self, key: str, index: int, state: JsonObject) -> None:
+        """Remember what people are asked to approve, and what they have decided; {} forgets it.
+
+        Raises:
+            InternalError: it is too much.
+        """
+        self._store(Memo(key, APPROVAL, index, dumps(state)))
+        if key in self._approvals:
+            self._approvals[key] = state
+
+    # -- the note
 
     def keep_note(self, index: int, value: bytes) -> None:
         """Store the job's note, in place of the one before.

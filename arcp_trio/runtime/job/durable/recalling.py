@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from arcp_trio.runtime.job import outcome
+from arcp_trio.runtime.job.approvals import reopen_approvals
 from arcp_trio.runtime.job.asking import reopen_questions
 from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.wire.errors import InternalError
@@ -48,6 +49,8 @@ async def _recall(job: Job, patience_ends: float) -> bool:
         if job.outcome is None and not job.suspended:
             await job.memory.load(job.core.store.for_principal(job.principal))
             reopen_questions(job)
+            reopen_approvals(job)
+            job.questions.show(job)
     except StoreError as error:
         if not job.memory.recall.tried.is_set():
             log.warning("memos not read, yet", extra=job.facts | {"error": str(error)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from arcp_trio.groups import unwrapped
+from arcp_trio.wire.errors import BudgetExhausted
 
 
 @attrs.frozen(kw_only=True)
@@ -45,7 +46,10 @@ class Retry:
 
     def wants(self, error: Exception, failed: int) -> bool:
         """Return whether there is another call after the call that has failed with `error`."""
-        return failed < self.attempts and isinstance(unwrapped(error), self.on)
+        cause = unwrapped(error)
+        if isinstance(cause, BudgetExhausted):  # another call would spend more
+            return False
+        return failed < self.attempts and isinstance(cause, self.on)
 
 
 def _is_exception(item: object) -> bool:

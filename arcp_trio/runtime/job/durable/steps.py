@@ -96,7 +96,7 @@ def seconds_of(value: JsonValue) -> float:
 async def begin_call(
     job: Job, key: str, tool: str, args: JsonLike
 ) -> tuple[JsonObject, OpenCall | None]:
-    """Begin a tool call, unless an earlier run has finished it or the lease does not allow it.
+    """Begin a tool call, unless an earlier run has finished it; the caller has it checked.
 
     A call that was interrupted goes on under the id that it had; its `tool_call` is not said again.
 
@@ -113,11 +113,6 @@ async def begin_call(
         call = OpenCall(job, new_id("call_"))
         call.announce(tool, args)
         job.memory.change(key, job.journal.length, call_id=call.id)
-    try:
-        await call.check(tool)
-    except BaseException as error:
-        fail_call(job, key, call, error)
-        raise
     return {**state, "call_id": call.id}, call
 
 
