@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from arcp_trio.sandbox.plan import Layer, Mask, Mount, arranged, upwards
+from attrs import frozen
+
+from arcp_trio.sandbox.launcher import STAGE
+from arcp_trio.sandbox.plan import Layer, Mask, Mount, arranged, upwards, within
 
 TMP: Final = "/tmp"  # noqa: S108 - the sandbox's own
 SHARED: Final = "/dev/shm"  # noqa: S108 - the sandbox's own, too
@@ -25,19 +28,42 @@ SYSTEM: Final = (
 )
 """What programs need of the system; every contained program can read it."""
 
+SANDBOX_USER: Final = 65520
+"""Who contained programs are if this process is root: a user that no system gives an account."""
+NOBODY: Final = 65534
+"""Who that user believes to be: one that has a name and no rights."""
+
 _NAMESPACES: Final = (
     *("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"),
     *("--cap-drop", "ALL", "--hostname", "agent"),
 )
 
 
-def arguments(mounts: Sequence[Mount], reserved: Sequence[str], cwd: str) -> list[str]:
-    """Return bubblewrap's arguments, but its program and the descriptors that it is given.
+@frozen(kw_only=True)
+class Build:
+    """How a sandbox is built."""
+
+    bwrap: str
+    """Bubblewrap's own program."""
+    arguments: Sequence[str]
+    """Bubblewrap's arguments, but its program and the descriptors that it is given."""
+    user: int | None = None
+    """Who builds it; None: who runs this process."""
+    staged: Sequence[tuple[str, str, bool]] = ()
+    """What is mounted for that user before; see `launcher`."""
+
+
+def build(
+    bwrap: str, mounts: Sequence[Mount], reserved: Sequence[str], cwd: str, user: int | None
+) -> Build:
+    """Return how a sandbox is built.
 
     Args:
+        bwrap: bubblewrap's own program.
         mounts: what the program sees beside the system's own files.
         reserved: paths that it does not see even so.
         cwd: the folder that it starts in, which is empty if it is not mounted.
+        user: who builds it; None: who runs this process.
     """
     # /sys cannot be seen, and these two are the sandbox's own.
     hidden = [path for path in reserved if path not in {"/proc", "/dev"} and _is_there(path)]
@@ -46,26 +72,41 @@ def arguments(mounts: Sequence[Mount], reserved: Sequence[str], cwd: str) -> lis
     layers = arranged([*system, *mounts], hidden, ["/proc", "/dev", TMP, *links])
     root = [layer for layer in layers if layer.path == "/"]
     others = [layer for layer in layers if layer.path != "/"]
-    return [
+    own = [each for each in layers if isinstance(each, Mount) and not within(each.path, SYSTEM)]
+    staged = () if user is None else tuple(enumerate(own))
+    places = {mount.path: f"{STAGE}/{number}" for number, mount in staged}
+    words = [
         *_NAMESPACES,
-        *_words(root),
-        *("--proc", "/proc", "--dev", "/dev"),
+        *(() if user is None else ("--uid", str(NOBODY), "--gid", str(NOBODY))),
+        *_words(root, places),
+        # Read-only, as some of its files change the machine, and belong to root.
+        *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"),
         *("--size", str(SHARED_BYTES), "--tmpfs", SHARED, "--remount-ro", "/dev"),
         *("--size", str(TMP_BYTES), "--tmpfs", TMP),
-        *_words(others),
+        *_words(others, places),
         *("--dir", cwd),
         *_closed(layers),
         *("--chdir", cwd),
     ]
+    return Build(
+        bwrap=bwrap if user is None else f"{STAGE}/bwrap",
+        arguments=words,
+        user=user,
+        staged=[
+            ("bwrap", bwrap, False),
+            *((str(number), mount.path, mount.writable) for number, mount in staged),
+        ],
+    )
 
 
-def _words(layers: Sequence[Layer]) -> Iterator[str]:
+def _words(layers: Sequence[Layer], places: Mapping[str, str]) -> Iterator[str]:
     for layer in layers:
         match layer:
             case Mask():
                 yield from _mask(layer.path)
-            case Mount():
-                yield from ("--bind" if layer.writable else "--ro-bind", layer.path, layer.path)
+            case Mount(path=path):
+                how = "--bind" if layer.writable else "--ro-bind"
+                yield from (how, places.get(path, path), path)
 
 
 def _mask(path: str) -> Sequence[str]:

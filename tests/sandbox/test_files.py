@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +17,18 @@ from arcp_trio.sandbox.gate import SandboxFailed
 from arcp_trio.transport import starting
 from arcp_trio.transport.starting import StartedProcess
 from tests.sandbox.inside import Inside
+
+ON_RAMFS = """
+import sys, trio
+from arcp_trio.sandbox.gate import SandboxFailed
+from tests.sandbox.inside import Inside
+(folder, mode) = sys.argv[1:]
+lease = {"fs.read": [f"{folder}/**"], mode: [f"{folder}/**"]}
+try:
+    print(trio.run(Inside(lease=lease).run, f"cat {folder}/a"))
+except SandboxFailed as error:
+    print(error)
+"""
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.real_tcp]
 
@@ -195,3 +209,36 @@ async def test_many_patterns(work: Path) -> None:
     with trio.fail_after(60):
         said = await Inside(lease=lease).run(f"ls {work} | wc -l")
     assert said == "256\n"
+
+
+async def test_whose_files_they_are(work: Path) -> None:
+    """What a program writes belongs to the owner of what is leased, as does what it may read."""
+    theirs = work.parent / "theirs"
+    theirs.mkdir(mode=0o700)
+    (work / "key.pem").chmod(0o600)
+    owner = os.geteuid()
+    if owner == 0:
+        owner = 1234
+        os.chown(theirs, owner, owner)
+    lease = {"fs.read": [f"{work}/**", f"{theirs}/**"], "fs.write": [f"{work}/**", f"{theirs}/**"]}
+    said = await Inside(lease=lease, cwd=work).run(
+        "echo a > mine; echo b > ../theirs/new; cat key.pem; ls -ln mine | cut -d' ' -f3; id -u"
+    )
+    assert said.startswith("the key")
+    (shown, own) = said.removeprefix("the key").split()
+    assert shown == own
+    assert (work / "mine").stat().st_uid == os.geteuid()
+    assert (theirs / "new").stat().st_uid == owner
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs programs as another user")
+async def test_a_file_system_without_owners_to_change(work: Path) -> None:
+    """Where files cannot be the other user's, they are read at best, and a job is told why."""
+    for mode in ("fs.read", "fs.write"):
+        script = f'mount -t ramfs none {work}/out && echo kept > {work}/out/a && exec "$@"'
+        command = ["unshare", "-m", "sh", "-c", script, "sh", sys.executable, "-c", ON_RAMFS]
+        done = await trio.run_process(
+            [*command, f"{work}/out", mode], capture_stdout=True, capture_stderr=True
+        )
+        expected = b"kept\n" if mode == "fs.read" else b"does not allow to write as its owner"
+        assert expected in done.stdout
