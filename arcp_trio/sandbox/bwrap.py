@@ -22,9 +22,13 @@ SHARED_BYTES: Final = 64 * 1024 * 1024
 
 SYSTEM: Final = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/opt"),
-    *("/etc/ssl", "/etc/ca-certificates", "/etc/pki", "/etc/alternatives", "/etc/ld.so.cache"),
-    *("/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/nsswitch.conf"),
-    *("/etc/hosts", "/etc/passwd", "/etc/group"),
+    *("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"),
+    *("/etc/localtime", "/etc/nsswitch.conf", "/etc/hosts", "/etc/passwd", "/etc/group"),
+    # Certificates, and how to use them; private keys are beside them.
+    *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ssl/openssl.cnf"),
+    *("/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/openssl.cnf"),
+    *("/etc/pki/tls/openssl.d", "/etc/pki/ca-trust/extracted", "/etc/pki/java"),
+    *("/etc/ca-certificates", "/var/lib/ca-certificates", "/etc/crypto-policies"),
 )
 """What programs need of the system; every contained program can read it."""
 

@@ -96,6 +96,17 @@ async def test_everything_else_is_read_only() -> None:
     assert said.count("No such file") == 4
 
 
+async def test_certificates_without_keys() -> None:
+    """A program finds the certificates that the machine trusts, and no folder of private keys."""
+    said = await Inside().run(
+        "ls -A /etc/ssl /etc/pki /etc/pki/tls 2>/dev/null; echo; ls /etc/ssl/certs | head -1"
+    )
+    (folders, _, first) = said.rstrip().rpartition("\n\n")
+    assert first
+    known = "certs cert.pem ca-bundle.pem openssl.cnf openssl.d tls ca-trust java"
+    assert {line for line in folders.split() if ":" not in line} <= {*known.split()}
+
+
 async def test_each_sandbox_has_a_tmp_of_its_own() -> None:
     """What one program writes to /tmp, another one does not see."""
     inside = Inside()
