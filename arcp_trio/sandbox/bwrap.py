@@ -10,7 +10,7 @@ from typing import Final
 from attrs import frozen
 
 from arcp_trio.sandbox.launcher import STAGE
-from arcp_trio.sandbox.plan import Layer, Mask, Mount, arranged, upwards, within
+from arcp_trio.sandbox.plan import Layer, Mask, Mount, arranged, within
 
 TMP: Final = "/tmp"  # noqa: S108 - the sandbox's own
 SHARED: Final = "/dev/shm"  # noqa: S108 - the sandbox's own, too
@@ -65,15 +65,14 @@ def build(
     Args:
         bwrap: bubblewrap's own program.
         mounts: what the program sees beside the system's own files.
-        reserved: paths that it does not see even so.
+        reserved: paths that it does not see even so, and where those lead that are links.
         cwd: the folder that it starts in, which is empty if it is not mounted.
         user: who builds it; None: who runs this process.
     """
     # /sys cannot be seen, and these two are the sandbox's own.
-    hidden = [path for path in reserved if path not in {"/proc", "/dev"} and _is_there(path)]
-    links = [each for path in hidden for each in upwards(path) if Path(each).is_symlink()]
+    hidden = [path for path in reserved if path not in {"/proc", "/dev"} and _is_place(path)]
     system = [Mount(path=path, is_tree=Path(path).is_dir()) for path in SYSTEM if _is_there(path)]
-    layers = arranged([*system, *mounts], hidden, ["/proc", "/dev", TMP, *links])
+    layers = arranged([*system, *mounts], hidden, ["/proc", "/dev", TMP])
     root = [layer for layer in layers if layer.path == "/"]
     others = [layer for layer in layers if layer.path != "/"]
     own = [each for each in layers if isinstance(each, Mount) and not within(each.path, SYSTEM)]
@@ -130,3 +129,8 @@ def _closed(layers: Sequence[Layer]) -> Iterator[str]:
 
 def _is_there(path: str) -> bool:
     return os.path.exists(path)  # noqa: PTH110 - without an exception for what may not be read
+
+
+def _is_place(path: str) -> bool:
+    """Whether something is at a path, and no link on the way to it."""
+    return _is_there(path) and os.path.realpath(path) == path

@@ -18,6 +18,7 @@ from attrs import frozen
 
 from arcp_trio.authority.lease import Lease
 from arcp_trio.authority.sites import at_and_below
+from arcp_trio.reserved import Reserved
 from arcp_trio.sandbox.bwrap import SANDBOX_USER, TMP, build
 from arcp_trio.sandbox.gate import start_inside
 from arcp_trio.sandbox.network.network import Network
@@ -53,7 +54,7 @@ class Sandbox:
     calls: bytes
     """The filter of system calls."""
     lease: Lease
-    reserved: Sequence[str]
+    reserved: Reserved
     own: Sequence[Mount]
     """What is mounted beside what is leased."""
     network: Network | None = None
@@ -72,11 +73,12 @@ class Sandbox:
         given = {**(environment or {}), "TMPDIR": TMP}
         if self.network is not None:
             given |= self.network.variables()
-        with pinned(leased(self.lease, self.reserved)) as pins:
+        hidden = self.reserved.names()
+        with pinned(leased(self.lease, hidden)) as pins:
             mounts = [*self.own, *(pin.mount for pin in pins)]
             return await start_inside(
                 command,
-                build=build(self.bwrap, mounts, self.reserved, str(cwd or TMP), _user()),
+                build=build(self.bwrap, mounts, hidden, str(cwd or TMP), _user()),
                 calls=self.calls,
                 pins=pins,
                 environment=given,
@@ -139,7 +141,7 @@ class Containment:
     def starter(
         self,
         lease: Lease,
-        reserved: Sequence[str],
+        reserved: Reserved,
         own: Sequence[str],
         network: Network | None = None,
     ) -> Start:
@@ -147,7 +149,7 @@ class Containment:
 
         Args:
             lease: what the job may do.
-            reserved: paths that no lease opens.
+            reserved: what no lease opens.
             own: folders that are the job's own, and writable.
             network: what they can reach; None: nothing.
         """
@@ -164,9 +166,9 @@ class Containment:
         )
         return sandbox.start
 
-    def shows(self, folder: str, lease: Lease, reserved: Sequence[str], own: Sequence[str]) -> bool:
+    def shows(self, folder: str, lease: Lease, reserved: Reserved, own: Sequence[str]) -> bool:
         """Return whether the programs of a job see what is in a folder; see `starter`."""
-        mounts = [*self._own, *leased(lease, reserved)]
+        mounts = [*self._own, *leased(lease, reserved.paths)]
         trees = [mount.path for mount in mounts if mount.is_tree]
         return self.reason is not None or within(folder, [*own, *trees])
 
@@ -194,7 +196,7 @@ class Containment:
                 bwrap=self._bwrap,
                 calls=self._calls,
                 lease=Lease(),
-                reserved=(),
+                reserved=Reserved(()),
                 own=[*self._own, Mount(path=folder, writable=True)],
                 network=network,
             )

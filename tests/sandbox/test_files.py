@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,16 +13,17 @@ from typing import Any
 import pytest
 import trio
 
+from arcp_trio.reserved import Reserved
 from arcp_trio.sandbox import gate
 from arcp_trio.sandbox.gate import SandboxFailed
 from arcp_trio.transport import starting
 from arcp_trio.transport.starting import StartedProcess
-from tests.sandbox.inside import Inside
+from tests.sandbox.inside import SYSTEM, Inside
 
 ON_RAMFS = """
 import sys, trio
 from arcp_trio.sandbox.gate import SandboxFailed
-from tests.sandbox.inside import Inside
+from tests.sandbox.inside import SYSTEM, Inside
 (folder, mode) = sys.argv[1:]
 lease = {"fs.read": [f"{folder}/**"], mode: [f"{folder}/**"]}
 try:
@@ -168,6 +170,41 @@ async def test_what_is_reserved(work: Path) -> None:
     assert said.endswith("the program")
     assert (data / "home/kept").read_text() == "b\n"
     assert names(data) == ["arcp.db", "home"]
+
+
+async def test_a_reserved_file_under_other_names(work: Path) -> None:
+    """It is hidden where links lead by now, where it was renamed to, and as another name of it."""
+    (work / "tokens").write_text("the first")
+    (work / "named").symlink_to(work / "tokens")
+    (work / "also").hardlink_to(work / "tokens")
+    lease = {"fs.read": [f"{work}/**"], "fs.write": [f"{work}/**"]}
+    reserved = Reserved([*SYSTEM, str(work / "named")])
+    inside = Inside(lease=lease, reserved=reserved, cwd=work)
+    said = await inside.run("cat named tokens also; mv tokens b 2>/dev/null || echo busy")
+    assert said.count("denied") == 3
+    assert said.endswith("busy\n")
+    (work / "tokens").rename(work / "renamed")
+    (work / "named").unlink()
+    (work / "named").symlink_to("next")
+    (work / "next").write_text("the next")
+    said = await inside.run("cat named also renamed next main.py")
+    assert said.count("denied") == 4
+    assert said.endswith("the program")
+
+
+async def test_a_reserved_socket(work: Path) -> None:
+    """A socket that is reserved cannot be connected to from a folder that is leased."""
+    python = await trio.Path(sys.executable).resolve()
+    script = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(work / "door"))
+        listener.listen()
+        lease, read = {"fs.read": [f"{work}/**"]}, [str(python.parent.parent)]
+        for reserved, expected in (([], ""), ([str(work / "door")], "ConnectionRefused")):
+            inside = Inside(lease=lease, reserved=reserved, read=read)
+            said = await inside.run(f"{python} -I -S -c '{script}' {work}/door")
+            assert expected in said
+            assert bool(said) == bool(expected)
 
 
 async def test_what_is_above_something_reserved(work: Path) -> None:
