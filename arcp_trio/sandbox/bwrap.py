@@ -32,6 +32,12 @@ SYSTEM: Final = (
 )
 """What programs need of the system; every contained program can read it."""
 
+SOCKETS: Final = ("/run", "/var/run")
+"""Where the machine's services listen: a lease of all that is above does not open these.
+
+Whoever may write to them commands other programs, and to connect is as good for that as to write.
+"""
+
 SANDBOX_USER: Final = 65520
 """Who contained programs are if this process is root: a user that no system gives an account."""
 NOBODY: Final = 65534
@@ -71,6 +77,7 @@ def build(
     """
     # /sys cannot be seen, and these two are the sandbox's own.
     hidden = [path for path in reserved if path not in {"/proc", "/dev"} and _is_place(path)]
+    hidden += [path for path in SOCKETS if _is_place(path)]
     system = [Mount(path=path, is_tree=Path(path).is_dir()) for path in SYSTEM if _is_there(path)]
     layers = arranged([*system, *mounts], hidden, ["/proc", "/dev", TMP])
     root = [layer for layer in layers if layer.path == "/"]

@@ -1,7 +1,7 @@
 """The filter of system calls: what no contained program needs, and the kernel is attacked through.
 
-It is a program of the kernel's classic BPF. It looks at the number of a call and the lower half of
-one argument, which is all that the kernel reads of the arguments that are looked at here.
+It is a program of the kernel's classic BPF. It looks at the number of a call and the lower halves
+of arguments, which is all that the kernel reads of those that are looked at here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import errno
 import socket
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 _ARCHITECTURES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -48,7 +48,7 @@ _DENIED: Final = {
 }
 """Calls that are refused, by their numbers on each architecture."""
 _MISSING: Final = {
-    # Its arguments are in memory; without it, libraries use `clone`.
+    # Their arguments cannot be looked at; without them, libraries use `clone`, `openat` and so on.
     "clone3": (435, 435),
     "open_tree": (428, 428),
     "move_mount": (429, 429),
@@ -58,6 +58,8 @@ _MISSING: Final = {
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
     "open_tree_attr": (467, 467),
+    "openat2": (437, 437),
+    "fchmodat2": (452, 452),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
@@ -66,6 +68,9 @@ _MISSING: Final = {
 _NETLINK, _ROUTE = 16, 0
 _NAMESPACES: Final = 0x7E020000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_AS_OWNER: Final = 0o6000
+"""A file of these modes is run as its owner, or in its group, by everybody outside."""
+_MAKES_FILE: Final = 0x400040
 _X32: Final = 0x40000000
 """From here on, numbers are those of another way to call an x86-64 kernel."""
 
@@ -91,12 +96,12 @@ def filter_of_calls(machine: str) -> bytes | None:
         (_LOAD, 0, 0, _NUMBER),
         *_if(_AT_LEAST, _X32, _refuse(errno.ENOSYS)),
     ]
-    for code, table in ((errno.EPERM, _DENIED), (errno.ENOSYS, _MISSING)):
-        for numbers in table.values():
-            number = numbers[column]
-            program += [] if number is None else _if(_EQUAL, number, _refuse(code))
-    for numbers, looked_at in _LOOKED_AT:
-        program += _if(_EQUAL, numbers[column], looked_at)
+    denied = [(numbers, _refuse(errno.EPERM)) for numbers in _DENIED.values()]
+    missing = [(numbers, _refuse(errno.ENOSYS)) for numbers in _MISSING.values()]
+    looked_at = [(numbers, look) for *numbers, look in _LOOKED_AT.values()]
+    for numbers, then in [*denied, *missing, *looked_at]:
+        number = numbers[column]
+        program += [] if number is None else _if(_EQUAL, number, then)
     return b"".join(struct.pack("HBBI", *each) for each in [*program, *_ALLOW])
 
 
@@ -112,6 +117,24 @@ def _refuse(code: int) -> list[Instruction]:
     return [(_RETURN, 0, 0, _ERROR | code)]
 
 
+def _refuse_any_of(argument: int, bits: int) -> list[Instruction]:
+    return [_argument(argument), *_if(_ANY_OF, bits, _refuse(errno.EPERM)), *_ALLOW]
+
+
+def _refuse_equal(argument: int, *values: int) -> list[Instruction]:
+    refused = [each for value in values for each in _if(_EQUAL, value, _refuse(errno.EPERM))]
+    return [_argument(argument), *refused, *_ALLOW]
+
+
+def _refuse_mode(flags: int) -> list[Instruction]:
+    """Look at the mode of a file only if the argument before it says that one is made."""
+    return [
+        _argument(flags),
+        *_if(_ANY_OF, _MAKES_FILE, _refuse_any_of(flags + 1, _AS_OWNER)),
+        *_ALLOW,
+    ]
+
+
 _ALLOW: Final[list[Instruction]] = [(_RETURN, 0, 0, 0x7FFF0000)]
 
 _SOCKET: Final = [
@@ -123,27 +146,25 @@ _SOCKET: Final = [
     *_if(_EQUAL, _NETLINK, [_argument(2), *_if(_EQUAL, _ROUTE, _ALLOW)]),
     *_refuse(errno.EAFNOSUPPORT),
 ]
-_LOOKED_AT: Final = [
-    ((41, 198), _SOCKET),
-    ((53, 199), _SOCKET),  # socketpair
-    ((56, 220), [_argument(0), *_if(_ANY_OF, _NAMESPACES, _refuse(errno.EPERM)), *_ALLOW]),  # clone
-    (
-        (16, 29),  # ioctl: what puts input into a terminal
-        [
-            _argument(1),
-            *_if(_EQUAL, _TIOCSTI, _refuse(errno.EPERM)),
-            *_if(_EQUAL, _TIOCLINUX, _refuse(errno.EPERM)),
-            *_ALLOW,
-        ],
-    ),
-    (
-        (135, 92),  # personality: to ask which one it is, and none of the old ones
-        [
-            _argument(0),
-            *_if(_EQUAL, 0, _ALLOW),
-            *_if(_EQUAL, 0xFFFFFFFF, _ALLOW),
-            *_refuse(errno.EPERM),
-        ],
-    ),
+_PERSONALITY: Final = [
+    _argument(0),
+    *_if(_EQUAL, 0, _ALLOW),
+    *_if(_EQUAL, 0xFFFFFFFF, _ALLOW),  # to ask which one it is
+    *_refuse(errno.EPERM),
 ]
-"""Calls of which one argument decides: their numbers, and the program that looks at it."""
+_LOOKED_AT: Final[Mapping[str, tuple[int | None, int | None, Sequence[Instruction]]]] = {
+    "socket": (41, 198, _SOCKET),
+    "socketpair": (53, 199, _SOCKET),
+    "clone": (56, 220, _refuse_any_of(0, _NAMESPACES)),
+    "ioctl": (16, 29, _refuse_equal(1, _TIOCSTI, _TIOCLINUX)),
+    "personality": (135, 92, _PERSONALITY),
+    "chmod": (90, None, _refuse_any_of(1, _AS_OWNER)),
+    "fchmod": (91, 52, _refuse_any_of(1, _AS_OWNER)),
+    "fchmodat": (268, 53, _refuse_any_of(2, _AS_OWNER)),
+    "creat": (85, None, _refuse_any_of(1, _AS_OWNER)),
+    "mknod": (133, None, _refuse_any_of(1, _AS_OWNER)),
+    "mknodat": (259, 33, _refuse_any_of(2, _AS_OWNER)),
+    "open": (2, None, _refuse_mode(1)),
+    "openat": (257, 56, _refuse_mode(2)),
+}
+"""Calls of which an argument decides: their numbers, and the program that looks at it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import platform
 import struct
 import sys
@@ -69,11 +70,18 @@ def refused(code: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "keyctl", "socket", "clone", "ioctl", "read"),
-    [(X86_64, 250, 41, 56, 16, 0), (AARCH64, 219, 198, 220, 29, 63)],
+    ("kernel", "keyctl", "socket", "clone", "ioctl", "read", "fchmod", "openat"),
+    [(X86_64, 250, 41, 56, 16, 0, 91, 257), (AARCH64, 219, 198, 220, 29, 63, 52, 56)],
 )
 def test_the_filter(
-    kernel: tuple[str, int], keyctl: int, socket: int, clone: int, ioctl: int, read: int
+    kernel: tuple[str, int],
+    keyctl: int,
+    socket: int,
+    clone: int,
+    ioctl: int,
+    read: int,
+    fchmod: int,
+    openat: int,
 ) -> None:
     """On each architecture, calls are refused by their numbers there, and some by an argument."""
     assert answer(kernel, read, 0, 0, 1) == ALLOWED
@@ -89,6 +97,11 @@ def test_the_filter(
     assert answer(kernel, ioctl, 0, TIOCGWINSZ) == ALLOWED
     # The kernel reads the lower half of this argument, so the upper one does not hide it.
     assert answer(kernel, ioctl, 0, TIOCSTI | 1 << 32) == refused(errno.EPERM)
+    for mode, expected in ((0o755, ALLOWED), (0o4755, refused(errno.EPERM))):
+        assert answer(kernel, fchmod, 3, mode) == expected
+        for flags in (os.O_CREAT | os.O_RDWR, os.O_TMPFILE | os.O_RDWR):
+            assert answer(kernel, openat, 0, 0, flags, mode) == expected
+        assert answer(kernel, openat, 0, 0, os.O_RDWR, mode) == ALLOWED  # it is not read
 
 
 def test_other_architectures() -> None:
@@ -112,3 +125,17 @@ async def test_calls_of_a_contained_program(tmp_path: Path) -> None:
     assert {line for line in said[8:] if line.startswith("family")} == {
         f"family {each}" for each in (1, 2, 10, 16)
     }
+
+
+@pytest.mark.sandbox
+@pytest.mark.real_tcp
+async def test_files_that_others_run_as_their_owner(tmp_path: Path) -> None:
+    """A program leaves no set-user-ID program in a leased folder, which may be root's."""
+    (tmp_path / "old").touch(mode=0o755)
+    lease = {"fs.read": [f"{tmp_path}/**"], "fs.write": [f"{tmp_path}/**"]}
+    said = await Inside(lease=lease, cwd=tmp_path).run(
+        "cp /bin/true new; chmod 4755 new old; chmod g+s old; chmod 700 old; mkdir d; chmod 1777 d"
+    )
+    assert said.count("Operation not permitted") == 3
+    modes = [(tmp_path / name).stat().st_mode & 0o7777 for name in ("new", "old", "d")]
+    assert modes == [0o755, 0o700, 0o1777]

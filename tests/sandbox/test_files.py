@@ -207,6 +207,13 @@ async def test_a_reserved_socket(work: Path) -> None:
             assert bool(said) == bool(expected)
 
 
+async def test_sockets_of_the_machine() -> None:
+    """A lease of everything does not show /run, where services listen; one of /run does."""
+    everything = {"fs.read": ["/**"]}
+    assert await Inside(lease=everything).run("ls -A /run") == ""
+    assert await Inside(lease={"fs.read": ["/run/**"]}).run("ls -A /run") != ""
+
+
 async def test_what_is_above_something_reserved(work: Path) -> None:
     """No folder above it can be renamed: the next sandbox would show it under the new name."""
     data = work / "a/b/data"
