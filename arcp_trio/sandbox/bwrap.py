@@ -33,15 +33,12 @@ SYSTEM: Final = (
 """What programs need of the system; every contained program can read it."""
 
 SOCKETS: Final = ("/run", "/var/run")
-"""Where the machine's services listen: a lease of all that is above does not open these.
-
-Whoever may write to them commands other programs, and to connect is as good for that as to write.
-"""
+"""Where the machine's services listen, and start programs: a lease of `/**` does not show these."""
 
 SANDBOX_USER: Final = 65520
-"""Who contained programs are if this process is root: a user that no system gives an account."""
+"""The user of contained programs if this process is root; no system gives it an account."""
 NOBODY: Final = 65534
-"""Who that user believes to be: one that has a name and no rights."""
+"""The user that these programs believe to be, which has a name."""
 
 _NAMESPACES: Final = (
     *("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"),
@@ -58,7 +55,7 @@ class Build:
     arguments: Sequence[str]
     """Bubblewrap's arguments, but its program and the descriptors that it is given."""
     user: int | None = None
-    """Who builds it; None: who runs this process."""
+    """The user that builds it; None: that of this process."""
     staged: Sequence[tuple[str, str, bool]] = ()
     """What is mounted for that user before; see `launcher`."""
 
@@ -73,7 +70,7 @@ def build(
         mounts: what the program sees beside the system's own files.
         reserved: paths that it does not see even so, and where those lead that are links.
         cwd: the folder that it starts in, which is empty if it is not mounted.
-        user: who builds it; None: who runs this process.
+        user: the one that builds it; None: that of this process.
     """
     # /sys cannot be seen, and these two are the sandbox's own.
     hidden = [path for path in reserved if path not in {"/proc", "/dev"} and _is_place(path)]

@@ -89,7 +89,7 @@ class Sandbox:
 
 
 def _user() -> int | None:
-    """Return who runs the programs: root's own files would be theirs otherwise."""
+    """Return the user of contained programs: None, this process's, unless that is root."""
     if os.geteuid() != 0:
         return None
     inside, outside, *_ = Path("/proc/self/uid_map").read_text().split()

@@ -10,6 +10,7 @@ It is run by its path in a Python without site-packages, so it imports nothing o
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import platform
@@ -61,7 +62,10 @@ def main() -> None:
             _stage(told["user"], told["staged"])
             _become(told["user"])
         except OSError as error:
-            sys.exit(f"serve is root, and cannot start it as another user: {error.strerror}")
+            sys.exit(
+                f"as root, programs are started as another user, and that fails: {error.strerror};"
+                " run this as a user that is not root"
+            )
     # Bubblewrap stays while the program runs, and keeps its own output open: nobody would notice
     # that the program has closed its own. What it is given beside that it passes on, and closes.
     os.dup2(1, OUTPUT)
@@ -92,16 +96,13 @@ def _tree(path: str, user: int, is_writable: bool) -> int:  # noqa: FBT001
     facts = os.fstat(tree)
     users = _users(_swapped(facts.st_uid, user), _swapped(facts.st_gid, user))
     asked = (ctypes.c_uint64 * 4)(_ID_MAPPED, 0, 0, users)
-    try:
-        # Of what is mounted in it, some may know no such mounts.
-        for how in (_EMPTY_PATH | _RECURSIVE, _EMPTY_PATH):
-            if _libc.syscall(_MOUNT_SETATTR, tree, b"", how, ctypes.byref(asked), 32) == 0:
-                return tree
-        if is_writable:
-            _call(f"the file system of {path} does not allow to write as its owner", -1)
-        return tree  # it can be read if everybody can read it
-    finally:
-        os.close(users)
+    # Of what is mounted in it, some may know no such mounts.
+    for how in (_EMPTY_PATH | _RECURSIVE, _EMPTY_PATH):
+        if _libc.syscall(_MOUNT_SETATTR, tree, b"", how, ctypes.byref(asked), 32) == 0:
+            return tree
+    if is_writable:
+        _call(f"the file system of {path} lets no other user write as its owner", -1)
+    return tree  # it can be read if everybody can read it
 
 
 def _swapped(owner: int, user: int) -> str:
@@ -112,6 +113,7 @@ def _swapped(owner: int, user: int) -> str:
     return "".join([f"{owner} {user} 1\n", *lines])
 
 
+@functools.cache
 def _users(users: str, groups: str) -> int:
     """Return a namespace of users with these mappings."""
     ready, is_ready = os.pipe()

@@ -295,5 +295,5 @@ async def test_a_file_system_without_owners_to_change(work: Path) -> None:
         done = await trio.run_process(
             [*command, f"{work}/out", mode], capture_stdout=True, capture_stderr=True
         )
-        expected = b"kept\n" if mode == "fs.read" else b"does not allow to write as its owner"
+        expected = b"kept\n" if mode == "fs.read" else b"lets no other user write as its owner"
         assert expected in done.stdout
