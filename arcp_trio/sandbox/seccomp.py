@@ -66,6 +66,8 @@ _MISSING: Final = {
 }
 """Calls that are answered as by a kernel that does not have them, so that others are tried."""
 _NETLINK, _ROUTE = 16, 0
+_PROTOCOLS: Final = (0, 1, 6, 17, 58, 262)
+"""The default, ICMP, TCP, UDP, ICMPv6, MPTCP. For others, the kernel loads modules."""
 _NAMESPACES: Final = 0x7E020000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _AS_OWNER: Final = 0o6000
@@ -137,11 +139,16 @@ def _refuse_mode(flags: int) -> list[Instruction]:
 
 _ALLOW: Final[list[Instruction]] = [(_RETURN, 0, 0, 0x7FFF0000)]
 
+_INTERNET: Final = [
+    _argument(2),
+    *(each for protocol in _PROTOCOLS for each in _if(_EQUAL, protocol, _ALLOW)),
+    *_refuse(errno.EPROTONOSUPPORT),
+]
 _SOCKET: Final = [
     _argument(0),
     *_if(_EQUAL, socket.AF_UNIX, _ALLOW),
-    *_if(_EQUAL, socket.AF_INET, _ALLOW),
-    *_if(_EQUAL, socket.AF_INET6, _ALLOW),
+    *_if(_EQUAL, socket.AF_INET, _INTERNET),
+    *_if(_EQUAL, socket.AF_INET6, _INTERNET),
     # By which a program looks at the interfaces of its own network.
     *_if(_EQUAL, _NETLINK, [_argument(2), *_if(_EQUAL, _ROUTE, _ALLOW)]),
     *_refuse(errno.EAFNOSUPPORT),

@@ -91,6 +91,8 @@ def test_the_filter(
     families = [each for each in range(50) if answer(kernel, socket, each) == ALLOWED]
     assert families == [1, 2, 10, 16]
     assert answer(kernel, socket, 40) == refused(errno.EAFNOSUPPORT)
+    assert answer(kernel, socket, 2, 1, 132) == refused(errno.EPROTONOSUPPORT)  # SCTP
+    assert answer(kernel, socket, 10, 1, 6) == ALLOWED
     assert answer(kernel, socket, 16, 3, 9) == refused(errno.EAFNOSUPPORT)  # the audit's
     assert answer(kernel, clone, 17) == ALLOWED
     assert answer(kernel, clone, 17 | NEW_USERS) == refused(errno.EPERM)

@@ -221,7 +221,10 @@ class Names(trio.abc.HostnameResolver):
         raise NotImplementedError
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "169.254.169.254", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "127.9.9.9", "169.254.169.254", "0.0.0.0", "100.100.100.200", "fd00:ec2::254"],
+)
 async def test_a_name_that_leads_here(address: str) -> None:
     """The owner of a name cannot open the services of this machine by it."""
     trio.socket.set_custom_hostname_resolver(Names(address))

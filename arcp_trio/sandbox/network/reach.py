@@ -21,6 +21,8 @@ from arcp_trio.wire.errors import ArcpError, PermissionDenied
 CONNECT_SECONDS: Final = 30.0
 """How long connecting to a server may take, with the lookup of its address."""
 
+_METADATA: Final = ("fd00:ec2::254", "100.100.100.200", "192.0.0.192")
+"""Where clouds tell a machine its secrets, beside the address that is link-local."""
 _ENCODED: Final = re.compile("%(?:25)*(2[eEfF]|3[bB]|5[cC])")
 _PARAMETERS: Final = re.compile(r"(/\.\.?);[^/]*")
 
@@ -177,4 +179,5 @@ def _is_address(host: str) -> bool:
 def _is_near(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
     inner = getattr(address, "ipv4_mapped", None) or address
-    return inner.is_loopback or inner.is_link_local or inner.is_unspecified
+    known = inner.is_loopback or inner.is_link_local or inner.is_unspecified
+    return known or str(inner) in _METADATA
