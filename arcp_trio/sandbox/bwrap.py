@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import frozen
 
-from arcp_trio.sandbox.launcher import STAGE
+from arcp_trio.sandbox.launcher import STAGE, WRITABLE
 from arcp_trio.sandbox.plan import Layer, Mask, Mount, arranged, within
 
 TMP: Final = "/tmp"  # noqa: S108 - the sandbox's own
@@ -54,10 +54,8 @@ class Build:
     """Bubblewrap's own program."""
     arguments: Sequence[str]
     """Bubblewrap's arguments, but its program and the descriptors that it is given."""
-    user: int | None = None
-    """The user that builds it; None: that of this process."""
-    staged: Sequence[tuple[str, str, bool]] = ()
-    """What is mounted for that user before; see `launcher`."""
+    staged: Sequence[str] = ("",)
+    """The words that the launcher is told: the user that builds it, and what to mount for it."""
 
 
 def build(
@@ -95,15 +93,12 @@ def build(
         *_closed(layers),
         *("--chdir", cwd),
     ]
-    return Build(
-        bwrap=bwrap if user is None else f"{STAGE}/bwrap",
-        arguments=words,
-        user=user,
-        staged=[
-            ("bwrap", bwrap, False),
-            *((str(number), mount.path, mount.writable) for number, mount in staged),
-        ],
-    )
+    if user is None:
+        return Build(bwrap=bwrap, arguments=words)
+    told = [str(user), "bwrap", bwrap, ""]
+    for number, mount in staged:
+        told += [str(number), mount.path, WRITABLE if mount.writable else ""]
+    return Build(bwrap=f"{STAGE}/bwrap", arguments=words, staged=told)
 
 
 def _words(layers: Sequence[Layer], places: Mapping[str, str]) -> Iterator[str]:

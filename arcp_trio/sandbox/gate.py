@@ -7,7 +7,6 @@ checked, and sockets are opened in the sandbox.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -83,9 +82,7 @@ async def start_inside(
             ours.callback(os.close, let_go)
             held = _moved_up(held, theirs)
             words = _written(_separated([*_variables(environment), *build.arguments]), theirs)
-            launch = _written(
-                json.dumps({"user": build.user, "staged": build.staged}).encode(), theirs
-            )
+            launch = _written(_separated(build.staged), theirs)
             filtered = _written(calls, theirs)
             process = await start(
                 [

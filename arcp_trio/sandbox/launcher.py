@@ -4,22 +4,18 @@ Root is given up for a user of its own. For this user, each staged file or folde
 `STAGE` as if its owner were that user: what a program changes there belongs to that owner on disk,
 and the user owns nothing else on the machine. Only this process sees these mounts.
 
-It is run by its path in a Python without site-packages, so it imports nothing of this package.
+It is run by its path in a Python without site-packages, so it imports nothing of this package, and
+little of Python's own: each module would take a part of a sandbox's start.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
-import json
 import os
-import platform
 import resource
-import signal
 import stat
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 STAGE: Final = "/sys"
@@ -28,6 +24,7 @@ OUTPUT: Final = 9
 """The descriptor at which the program finds its output."""
 OPEN_FILES: Final = 4096
 """How many files a contained process may have open."""
+WRITABLE: Final = "writable"
 
 _KEYCTL: Final = {"x86_64": 250, "aarch64": 219}
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
@@ -36,31 +33,32 @@ _HERE: Final = -100
 _ID_MAPPED: Final = 0x100000
 _NEW_MOUNTS, _NEW_USERS = 0x20000, 0x10000000
 _PRIVATE: Final = (1 << 18) | (1 << 14)
-_DEATH_SIGNAL: Final = 1
+_DEATH_SIGNAL, _SIGKILL = 1, 9
 _LAST_ID: Final = 2**32 - 2
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
-    """Become the program that the arguments name; the first is a descriptor of a JSON object.
+    """Become the program that the arguments name; the first is a descriptor of a file of words.
 
-    Its `user` is who to become, or null; `staged` has what to mount: the name below `STAGE`, the
-    path, and whether it is writable.
+    These are the user to become, nothing if it is the same; and of each thing to mount the name
+    below `STAGE`, the path, and whether it is writable. Each word ends with a zero byte.
     """
     with os.fdopen(int(sys.argv[1]), "rb") as reader:
-        told = json.load(reader)
+        user, *staged = os.fsdecode(reader.read()).split("\0")[:-1]
     # Without it the program would possess the keys of the session that this was started in.
-    if platform.machine() in _KEYCTL:
-        _libc.syscall(_KEYCTL[platform.machine()], 1, None)
+    machine = os.uname().machine
+    if machine in _KEYCTL:
+        _libc.syscall(_KEYCTL[machine], 1, None)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-    if told["user"] is not None:
+    if user:
         try:
-            _stage(told["user"], told["staged"])
-            _become(told["user"])
+            _stage(int(user), staged)
+            _become(int(user))
         except OSError as error:
             sys.exit(
                 f"as root, programs are started as another user, and that fails: {error.strerror};"
@@ -73,36 +71,39 @@ def main() -> None:
     os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - no shell is wanted
 
 
-def _stage(user: int, staged: Sequence[tuple[str, str, bool]]) -> None:
+def _stage(user: int, staged: Sequence[str]) -> None:
+    users: dict[tuple[int, int], int] = {}
     _call("unshare", _libc.unshare(_NEW_MOUNTS))
     _call("mount", _libc.mount(b"none", b"/", None, _PRIVATE, None))
     _call("mount", _libc.mount(b"none", STAGE.encode(), b"tmpfs", 0, b"mode=755"))
-    for name, path, is_writable in staged:
-        tree = _tree(path, user, is_writable)
-        place = Path(STAGE, name)
-        if stat.S_ISDIR(os.fstat(tree).st_mode):
-            place.mkdir()
+    for name, path, access in zip(staged[::3], staged[1::3], staged[2::3], strict=True):
+        flags = _CLONE | _RECURSIVE | os.O_CLOEXEC
+        tree = _call(path, _libc.syscall(_OPEN_TREE, _HERE, os.fsencode(path), flags))
+        found = os.fstat(tree)
+        owner = (found.st_uid, found.st_gid)
+        if owner not in users:
+            users[owner] = _users(*(_swapped(each, user) for each in owner))
+        # If a program can only read it, it can do so where everybody can.
+        if not _map(tree, users[owner]) and access == WRITABLE:
+            _call(f"the file system of {path} lets no other user write as its owner", -1)
+        place = f"{STAGE}/{name}"
+        if stat.S_ISDIR(found.st_mode):
+            os.mkdir(place)  # noqa: PTH102 - without the module
         else:
-            place.touch()
+            os.close(os.open(place, os.O_CREAT))
         moved = _libc.syscall(_MOVE_MOUNT, tree, b"", _HERE, os.fsencode(place), _FROM_EMPTY_PATH)
         _call(path, moved)
         os.close(tree)
 
 
-def _tree(path: str, user: int, is_writable: bool) -> int:  # noqa: FBT001
-    """Return a copy of a mount, in which what belongs to the path's owner belongs to the user."""
-    flags = _CLONE | os.O_CLOEXEC
-    tree = _call(path, _libc.syscall(_OPEN_TREE, _HERE, os.fsencode(path), flags | _RECURSIVE))
-    facts = os.fstat(tree)
-    users = _users(_swapped(facts.st_uid, user), _swapped(facts.st_gid, user))
+def _map(tree: int, users: int) -> bool:
+    """Have files of a mount belong to others as a namespace says; return whether that is done."""
     asked = (ctypes.c_uint64 * 4)(_ID_MAPPED, 0, 0, users)
-    # Of what is mounted in it, some may know no such mounts.
-    for how in (_EMPTY_PATH | _RECURSIVE, _EMPTY_PATH):
-        if _libc.syscall(_MOUNT_SETATTR, tree, b"", how, ctypes.byref(asked), 32) == 0:
-            return tree
-    if is_writable:
-        _call(f"the file system of {path} lets no other user write as its owner", -1)
-    return tree  # it can be read if everybody can read it
+    # Of what is mounted in it, some may not be able to.
+    return any(
+        _libc.syscall(_MOUNT_SETATTR, tree, b"", how, ctypes.byref(asked), 32) == 0
+        for how in (_EMPTY_PATH | _RECURSIVE, _EMPTY_PATH)
+    )
 
 
 def _swapped(owner: int, user: int) -> str:
@@ -113,7 +114,6 @@ def _swapped(owner: int, user: int) -> str:
     return "".join([f"{owner} {user} 1\n", *lines])
 
 
-@functools.cache
 def _users(users: str, groups: str) -> int:
     """Return a namespace of users with these mappings."""
     ready, is_ready = os.pipe()
@@ -127,8 +127,9 @@ def _users(users: str, groups: str) -> int:
         os._exit(failed)
     os.read(ready, 1)
     try:
-        Path(f"/proc/{child}/uid_map").write_text(users)
-        Path(f"/proc/{child}/gid_map").write_text(groups)
+        for name, lines in (("uid_map", users), ("gid_map", groups)):
+            with open(f"/proc/{child}/{name}", "w") as file:  # noqa: PTH123 - the same
+                file.write(lines)
         return os.open(f"/proc/{child}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         for each in (ready, is_ready, hold, over):
@@ -142,7 +143,7 @@ def _become(user: int) -> None:
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
     # This was forgotten with the former user.
-    _call("prctl", _libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0))
+    _call("prctl", _libc.prctl(_DEATH_SIGNAL, _SIGKILL, 0, 0, 0))
     if os.getppid() != parent:
         sys.exit("the process that has started this has ended")
 
