@@ -40,6 +40,12 @@ def at_and_below(url: str) -> list[Pattern]:
         return []
 
 
+def everything_at(pattern: Pattern) -> Pattern:
+    """Return the pattern of all that is at the hosts that a pattern names, if it names no path."""
+    is_site = pattern.text.count("/") == _SITE_SEGMENTS - 1 and "**" not in pattern.text
+    return Pattern.parse(f"{pattern.text}/**") if is_site else pattern
+
+
 def _at_site(pattern: Pattern) -> Pattern:
     """Return the pattern of the sites at which a pattern matches something."""
     segments = pattern.text.split("/")

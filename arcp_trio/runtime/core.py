@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import attrs
 import trio
 
+from arcp_trio.reserved import Reserved
 from arcp_trio.rounds import Rounds
 from arcp_trio.runtime.access import Authenticator, Policy, WrongTokens
 from arcp_trio.runtime.clock import Clock
@@ -33,8 +34,8 @@ class Core:
     store: Store
     limits: Limits
     policy: Policy
-    reserved_paths: Sequence[str]
-    """Real paths that no lease opens, with all that is below them."""
+    reserved: Reserved
+    """What no lease opens."""
     clock: Clock
     tracer: Tracer
     view_tokens: ViewTokens

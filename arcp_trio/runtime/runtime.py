@@ -14,7 +14,7 @@ from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.job.agents import Agents
-from arcp_trio.runtime.job.granting import reserved_paths
+from arcp_trio.runtime.job.granting import reserved
 from arcp_trio.runtime.lifetime import Lifetime
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.prometheus import exposition
@@ -91,7 +91,7 @@ class Runtime:
             store=store,
             limits=self.limits,
             policy=policy,
-            reserved_paths=reserved_paths(policy, store),
+            reserved=reserved(policy, store),
             clock=clock or (SystemClock() if store.shared is None else StoreClock()),
             tracer=NoTracer() if tracer is None else FencedTracer(tracer),
             view_tokens=ViewTokens(signing_key or _shared_key(store)),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import shutil
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Literal, TypeAlias
 
 import trio
@@ -16,13 +18,15 @@ from attrs import frozen
 
 from arcp_trio.authority.lease import Lease
 from arcp_trio.authority.sites import at_and_below
-from arcp_trio.sandbox.bwrap import TMP, arguments
+from arcp_trio.reserved import Reserved
+from arcp_trio.sandbox.bwrap import SANDBOX_USER, TMP, build
 from arcp_trio.sandbox.gate import start_inside
 from arcp_trio.sandbox.network.network import Network
 from arcp_trio.sandbox.network.reach import Reach
 from arcp_trio.sandbox.pinning import pinned
 from arcp_trio.sandbox.plan import Mount, leased, within
 from arcp_trio.sandbox.program import program_mounts
+from arcp_trio.sandbox.seccomp import filter_of_calls
 from arcp_trio.transport.starting import Start, StartedProcess, start
 from arcp_trio.wire.errors import clip
 
@@ -47,8 +51,10 @@ class Sandbox:
     """Starts the programs of one job, each in a sandbox of its own."""
 
     bwrap: str
+    calls: bytes
+    """The filter of system calls."""
     lease: Lease
-    reserved: Sequence[str]
+    reserved: Reserved
     own: Sequence[Mount]
     """What is mounted beside what is leased."""
     network: Network | None = None
@@ -67,18 +73,28 @@ class Sandbox:
         given = {**(environment or {}), "TMPDIR": TMP}
         if self.network is not None:
             given |= self.network.variables()
-        with pinned(leased(self.lease, self.reserved)) as pins:
+        hidden = self.reserved.names()
+        with pinned(leased(self.lease, hidden)) as pins:
             mounts = [*self.own, *(pin.mount for pin in pins)]
             return await start_inside(
                 command,
-                bwrap=self.bwrap,
-                arguments=arguments(mounts, self.reserved, str(cwd or TMP)),
+                build=build(self.bwrap, mounts, hidden, str(cwd or TMP), _user()),
+                calls=self.calls,
                 pins=pins,
                 environment=given,
                 stdin=stdin,
                 stderr=stderr,
                 at_the_gate=_nothing if self.network is None else self.network.open,
             )
+
+
+def _user() -> int | None:
+    """Return the user of contained programs: None, this process's, unless that is root."""
+    if os.geteuid() != 0:
+        return None
+    inside, outside, *_ = Path("/proc/self/uid_map").read_text().split()
+    is_root = inside == outside == "0"  # and not somebody whom a container calls so
+    return SANDBOX_USER if is_root else None
 
 
 async def _nothing(pid: int, process: StartedProcess) -> None:
@@ -109,6 +125,7 @@ class Containment:
             NoSandbox: says why no sandbox can be built although the mode requires it.
         """
         self._bwrap: Final = shutil.which("bwrap") or ""
+        self._calls: Final = filter_of_calls(platform.machine()) or b""
         self._own: Final = [
             *program_mounts(command, search),
             *(Mount(path=str(each), is_tree=Path(each).is_dir()) for each in read),
@@ -124,7 +141,7 @@ class Containment:
     def starter(
         self,
         lease: Lease,
-        reserved: Sequence[str],
+        reserved: Reserved,
         own: Sequence[str],
         network: Network | None = None,
     ) -> Start:
@@ -132,7 +149,7 @@ class Containment:
 
         Args:
             lease: what the job may do.
-            reserved: paths that no lease opens.
+            reserved: what no lease opens.
             own: folders that are the job's own, and writable.
             network: what they can reach; None: nothing.
         """
@@ -141,6 +158,7 @@ class Containment:
         folders = [Mount(path=folder, writable=True) for folder in own]
         sandbox = Sandbox(
             bwrap=self._bwrap,
+            calls=self._calls,
             lease=lease,
             reserved=reserved,
             own=[*self._own, *folders],
@@ -148,15 +166,17 @@ class Containment:
         )
         return sandbox.start
 
-    def shows(self, folder: str, lease: Lease, reserved: Sequence[str], own: Sequence[str]) -> bool:
+    def shows(self, folder: str, lease: Lease, reserved: Reserved, own: Sequence[str]) -> bool:
         """Return whether the programs of a job see what is in a folder; see `starter`."""
-        mounts = [*self._own, *leased(lease, reserved)]
+        mounts = [*self._own, *leased(lease, reserved.paths)]
         trees = [mount.path for mount in mounts if mount.is_tree]
         return self.reason is not None or within(folder, [*own, *trees])
 
     def _why_not(self) -> str | None:
         if not self._bwrap:
             return "bubblewrap is not installed: there is no program bwrap on PATH"
+        if not self._calls:
+            return f"the system calls of {platform.machine()} are not known"
         found: list[str | None] = []
 
         def look() -> None:
@@ -170,11 +190,18 @@ class Containment:
 
     async def _try(self) -> str | None:
         network = Network(Reach(lease=Lease(), authorize=_allow, added=lambda: at_and_below(_HERE)))
-        sandbox = Sandbox(
-            bwrap=self._bwrap, lease=Lease(), reserved=(), own=self._own, network=network
-        )
-        async with network.serving():
-            return await _try(sandbox)
+        with TemporaryDirectory(prefix="arcp-sandbox-") as name:
+            folder = str(await trio.Path(name).resolve())
+            sandbox = Sandbox(
+                bwrap=self._bwrap,
+                calls=self._calls,
+                lease=Lease(),
+                reserved=Reserved(()),
+                own=[*self._own, Mount(path=folder, writable=True)],
+                network=network,
+            )
+            async with network.serving():
+                return await _try(sandbox)
 
 
 def _allow(url: str) -> None:

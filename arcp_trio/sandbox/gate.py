@@ -1,20 +1,23 @@
 """Starting a program in a sandbox: it waits at a gate until the sandbox is found to be right.
 
 Bubblewrap tells its first process, builds the sandbox, and waits for a byte. Meanwhile mounts are
-checked, limits are set, and sockets are opened in the sandbox.
+checked, and sockets are opened in the sandbox.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import resource
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final
 
 import trio
 
+from arcp_trio.sandbox import launcher
+from arcp_trio.sandbox.bwrap import Build
+from arcp_trio.sandbox.launcher import OUTPUT
 from arcp_trio.sandbox.pinning import Pin, moved
 from arcp_trio.transport.starting import StartedProcess, start
 from arcp_trio.wire.errors import clip
@@ -22,16 +25,17 @@ from arcp_trio.wire.json import loads_object
 
 BUILD_SECONDS: Final = 30.0
 """How long building a sandbox may take."""
-OPEN_FILES: Final = 4096
-"""How many files a contained process may have open."""
 MOST_WORDS: Final = 300
 """Characters of the reason why a sandbox could not be built."""
 LAST_WORDS_SECONDS: Final = 0.5
 """How long its standard error is read then."""
-# Bubblewrap stays while the program runs, and keeps its own output open: nobody would notice that
-# the program has closed its own. What it is given beside that it passes on, and closes.
-_OUTPUT_ASIDE: Final = ("/bin/sh", "-c", 'exec "$@" 9>&1 1>/dev/null', "sh")
-_OUTPUT_BACK: Final = ("/bin/sh", "-c", 'exec "$@" 1>&9 9>&-', "sh")
+PROCESSES: Final = 4096
+"""How many processes and threads may be in a sandbox."""
+# Run in the sandbox, whose processes are counted by themselves; which option it is differs.
+_INSIDE: Final = (
+    f"{{ ulimit -u {PROCESSES} || ulimit -p {PROCESSES}; }} 2>/dev/null;"
+    f'exec "$@" 1>&{OUTPUT} {OUTPUT}>&-'
+)
 _LOOK_SECONDS: Final = 0.002
 _READ_BYTES: Final = 4096
 
@@ -46,8 +50,8 @@ class SandboxFailed(OSError):  # noqa: N818 - says what has happened
 async def start_inside(
     command: Sequence[str],
     *,
-    bwrap: str,
-    arguments: Sequence[str],
+    build: Build,
+    calls: bytes,
     pins: Sequence[Pin],
     environment: Mapping[str, str],
     stdin: int,
@@ -58,8 +62,8 @@ async def start_inside(
 
     Args:
         command: the program and its arguments.
-        bwrap: bubblewrap's own program.
-        arguments: say what the sandbox is.
+        build: says what the sandbox is.
+        calls: the filter of its system calls.
         pins: what the mounts in it have to be.
         environment: the program's variables.
         stdin: as `start` has it.
@@ -77,19 +81,20 @@ async def start_inside(
             held, let_go = os.pipe()
             ours.callback(os.close, let_go)
             held = _moved_up(held, theirs)
-            words = _moved_up(os.memfd_create("arguments"), theirs)
-            _write(words, [*_variables(environment), *arguments])
+            words = _written(_separated([*_variables(environment), *build.arguments]), theirs)
+            launch = _written(_separated(build.staged), theirs)
+            filtered = _written(calls, theirs)
             process = await start(
                 [
-                    *_OUTPUT_ASIDE,
-                    *(bwrap, *_options(words, tell, held), "--"),
-                    *_OUTPUT_BACK,
+                    *(sys.executable, "-I", "-S", launcher.__file__, str(launch)),
+                    *(build.bwrap, *_options(words, tell, held, filtered), "--"),
+                    *("/bin/sh", "-c", _INSIDE, "sh"),
                     *command,
                 ],
                 environment={},
                 stdin=stdin,
                 stderr=stderr,
-                pass_fds=[words, tell, held],
+                pass_fds=[launch, words, tell, held, filtered],
             )
         await _prepare(process, told, pins, at_the_gate)
         with suppress(BrokenPipeError):  # it has ended since, as others see
@@ -109,7 +114,6 @@ async def _prepare(
             path = moved(pins, f"/proc/{pid}/root")
             if path is not None:
                 raise SandboxFailed(f"a path was replaced while it was mounted: {path}")
-            _limit(pid)
             await at_the_gate(pid, process)
         ready = True
     except (OSError, trio.TooSlowError) as error:
@@ -150,15 +154,22 @@ def _moved_up(descriptor: int, owner: ExitStack) -> int:
     return higher
 
 
-def _options(words: int, tell: int, held: int) -> Sequence[str]:
-    return ("--args", str(words), "--info-fd", str(tell), "--block-fd", str(held))
+def _options(words: int, tell: int, held: int, calls: int) -> Sequence[str]:
+    numbers = {"--args": words, "--info-fd": tell, "--block-fd": held, "--seccomp": calls}
+    return [word for name, number in numbers.items() for word in (name, str(number))]
 
 
-def _write(file: int, arguments: Sequence[str]) -> None:
-    """Write arguments to a file without a name: on a command line, others could read them."""
+def _separated(arguments: Sequence[str]) -> bytes:
+    return b"".join(os.fsencode(each) + b"\0" for each in arguments)
+
+
+def _written(content: bytes, owner: ExitStack) -> int:
+    """Return a file without a name: on a command line, others could read what is in it."""
+    file = _moved_up(os.memfd_create("sandbox"), owner)
     with open(file, "wb", closefd=False) as writer:
-        writer.write(b"".join(os.fsencode(each) + b"\0" for each in arguments))
+        writer.write(content)
     os.lseek(file, 0, os.SEEK_SET)
+    return file
 
 
 async def _last_words(process: StartedProcess) -> str:
@@ -192,10 +203,3 @@ async def _built(pid: int, process: StartedProcess) -> None:
                 return
         await trio.sleep(_LOOK_SECONDS)
     raise SandboxFailed("bwrap has ended")
-
-
-def _limit(pid: int) -> None:
-    resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
-    _, most = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    files = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (files, files))

@@ -96,7 +96,7 @@ def arranged(
     Args:
         mounts: what the program sees.
         reserved: paths that it does not see even so.
-        apart: folders that are the sandbox's own, and links: what is above them is left as it is.
+        apart: folders that are the sandbox's own: what is above them is left as it is.
     """
     kept = without_repeats(mounts)
     trees = [mount.path for mount in kept if mount.is_tree]

@@ -12,8 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
 
 from arcp_trio.cli.errors import ExitCode
+from tests.authenticators.issuer import jwk, key_set
 from tests.cli.clients import Commands
 from tests.cli.processes import ROOT, Starter, assert_refused, peer
 
@@ -64,6 +66,37 @@ def test_contained(start: Starter, tmp_path: Path) -> None:
         result = told(client.run("coder", json.dumps([["run", script]])))
         assert result.startswith("for agentsagents\n")
         assert "arcp.db: No such file" in result
+
+
+@pytest.mark.sandbox
+def test_the_servers_own_files(start: Starter, tmp_path: Path) -> None:
+    """No lease opens the files with secrets that options name: not by request, nor in a sandbox."""
+    issued = trustme.CA().issue_cert("127.0.0.1")
+    (tmp_path / "cert.pem").write_bytes(issued.cert_chain_pems[0].bytes())
+    (tmp_path / "key.pem").write_bytes(issued.private_key_pem.bytes())
+    (tmp_path / "tokens").write_text("me=s3cret-s3cret-s3cret\n")
+    (tmp_path / "tokens").chmod(0o600)
+    (tmp_path / "keys.json").write_bytes(key_set(jwk("ES256")))
+    (tmp_path / "serve.toml").write_text('[serve]\ntoken_file = "tokens"\ntls_key = "key.pem"\n')
+    secret = [tmp_path / name for name in ("serve.toml", "tokens", "key.pem", "keys.json")]
+    signed = ("--jwt-keys=keys.json", "--jwt-algorithm=ES256", "--jwt-audience=a")
+    served = start(
+        *("serve", "--config=serve.toml", "--memory", f"--host=unix:{tmp_path}/door", *signed),
+        *("--host=127.0.0.1", "--port=0", "--tls-cert=cert.pem"),
+        *("--sandbox=require", "--agent", AGENT),
+    )
+    commands = Commands(served.url(), tmp_path, token="s3cret-s3cret-s3cret")
+    asked = [["call", "fs/read_text_file", {"path": str(path)}] for path in secret]
+    script = f"cat {' '.join(map(str, secret))}; test -S {tmp_path}/door || echo no door"
+    prompt = json.dumps(json.dumps([["run", script], *asked]))
+    lease = ("--lease", f"fs.read={tmp_path}/**")
+    done = commands.run("submit", "coder", "--input", prompt, *lease)
+    assert done.code == 0, done.err
+    for words in ("token_file", "s3cret", "PRIVATE", '"keys"'):
+        assert words not in done.out
+    assert "no door" in done.out
+    assert done.out.count("no lease allows fs.read") == len(secret)
+    assert done.out.count("Permission denied") == len(secret)
 
 
 @pytest.mark.sandbox

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from arcp_trio.cli import logs
+from arcp_trio.cli.database_url import secret_files
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.serve.config import settle
 from arcp_trio.cli.serve.options import ServeOptions
@@ -157,3 +158,11 @@ def test_the_log_names_the_node(capsys: pytest.CaptureFixture[str]) -> None:
     first, second = capsys.readouterr().err.splitlines()
     assert first.endswith("said job_id=j node=a")
     assert second.endswith("said node=b")
+
+
+def test_files_with_secrets_of_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files are known in which libpq finds passwords and keys for an address."""
+    monkeypatch.setenv("PGPASSFILE", "/from/a/variable")
+    found = secret_files("postgresql://me@db/x?sslmode=require&sslkey=/a%20key&passfile=/words")
+    assert {"/a key", "/words", "/from/a/variable", str(Path.home() / ".pgpass")} <= {*found}
+    assert secret_files("host=db passfile='/words'")[0] == "/words"

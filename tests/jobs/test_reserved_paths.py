@@ -108,3 +108,48 @@ async def test_a_refusal_names_no_target_of_a_link(store: SqliteStore, tmp_path:
         assert end["code"] == "PERMISSION_DENIED"
         assert "elsewhere" not in str(end)
         assert " stands for" in end["message"]
+
+
+@pytest.mark.parametrize("other", ["renamed", "linked", "replaced", "through a link"])
+async def test_a_file_under_another_name(other: str, store: SqliteStore, tmp_path: Path) -> None:
+    """A single file that is reserved is refused when it has been renamed, replaced or linked."""
+    (path, beside) = (tmp_path / "tokens", tmp_path / "beside")
+    path.write_text("secret")
+    named = tmp_path / "named" if other == "through a link" else path
+    if named != path:
+        named.symlink_to("tokens")
+    runtime = make_runtime(policy=Policy(reserved_paths=frozenset({str(named)})), store=store)
+    async with runtime, open_peer(runtime) as peer:
+
+        @runtime.agent("writer")
+        async def writer(job: JobContext) -> Json:
+            refused: list[str] = []
+            for each in (path, beside):
+                for mode in ("r", "w", "a"):
+                    try:
+                        async with job.open(each, mode):
+                            refused.append("open")
+                    except PermissionDenied as error:
+                        refused.append(error.message.partition(" of ")[0])
+            return refused
+
+        if other == "renamed":
+            path.rename(beside)
+            path.write_text("new")
+        elif other == "linked":
+            beside.hardlink_to(path)
+        elif other == "replaced":
+            beside.write_text("newer")
+            beside.rename(path)
+            beside.write_text("open")
+        else:
+            named.unlink()
+            named.symlink_to("beside")
+            beside.write_text("newer")
+        await peer.hello()
+        job = await peer.submit("writer", lease_request=EVERYTHING)
+        end = await peer.until_terminal(job["job_id"])
+        words = [f"no lease allows {each}" for each in ("fs.read", "fs.write", "fs.write")]
+        expected = [*words, *(["open"] * 3 if other == "replaced" else words)]
+        assert end["payload"]["result"] == expected
+        assert (path.read_text(), "" in beside.read_text()) != ("", False)

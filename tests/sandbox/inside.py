@@ -11,6 +11,7 @@ import trio
 from attrs import field, frozen
 
 from arcp_trio.authority.lease import Lease
+from arcp_trio.reserved import Reserved
 from arcp_trio.sandbox.containment import Containment
 from arcp_trio.transport.starting import StartedProcess
 
@@ -22,7 +23,7 @@ class Inside:
     """A sandbox for scripts."""
 
     lease: Mapping[str, Sequence[str]] = field(factory=dict)
-    reserved: Sequence[str] = ()
+    reserved: Sequence[str] | Reserved = ()
     own: Sequence[str] = ()
     read: Sequence[str | Path] = ()
     cwd: str | Path = "/tmp"
@@ -32,9 +33,10 @@ class Inside:
     async def started(self, *command: str) -> AsyncGenerator[StartedProcess, None]:
         """Start a program in the sandbox for the length of the block."""
         containment = Containment("require", ["sh"], read=self.read)
-        start = containment.starter(
-            Lease.read(self.lease), [*SYSTEM, *self.reserved], list(self.own)
-        )
+        reserved = self.reserved
+        if not isinstance(reserved, Reserved):
+            reserved = Reserved([*SYSTEM, *reserved])
+        start = containment.starter(Lease.read(self.lease), reserved, list(self.own))
         environment = {"PATH": "/usr/bin:/bin", **self.environment}
         process = await start(
             command, cwd=self.cwd, environment=environment, stderr=subprocess.STDOUT

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,11 +13,28 @@ from typing import Any
 import pytest
 import trio
 
+from arcp_trio.reserved import Reserved
 from arcp_trio.sandbox import gate
 from arcp_trio.sandbox.gate import SandboxFailed
 from arcp_trio.transport import starting
 from arcp_trio.transport.starting import StartedProcess
-from tests.sandbox.inside import Inside
+from tests.sandbox.inside import SYSTEM, Inside
+
+ON_RAMFS = """
+import sys, tempfile, trio
+from arcp_trio.sandbox.containment import Containment
+from arcp_trio.sandbox.gate import SandboxFailed
+from tests.sandbox.inside import SYSTEM, Inside
+(folder, mode) = sys.argv[1:]
+if mode == "probe":  # whether programs are contained at all is tried where temporary files are
+    tempfile.tempdir = folder
+    sys.exit(print(Containment("auto", ["sh"]).reason))
+lease = {"fs.read": [f"{folder}/**"], mode: [f"{folder}/**"]}
+try:
+    print(trio.run(Inside(lease=lease).run, f"cat {folder}/a"))
+except SandboxFailed as error:
+    print(error)
+"""
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.real_tcp]
 
@@ -82,6 +102,17 @@ async def test_everything_else_is_read_only() -> None:
     assert said.count("No such file") == 4
 
 
+async def test_certificates_without_keys() -> None:
+    """A program finds the certificates that the machine trusts, and no folder of private keys."""
+    said = await Inside().run(
+        "ls -A /etc/ssl /etc/pki /etc/pki/tls 2>/dev/null; echo; ls /etc/ssl/certs | head -1"
+    )
+    (folders, _, first) = said.rstrip().rpartition("\n\n")
+    assert first
+    known = "certs cert.pem ca-bundle.pem openssl.cnf openssl.d tls ca-trust java"
+    assert {line for line in folders.split() if ":" not in line} <= {*known.split()}
+
+
 async def test_each_sandbox_has_a_tmp_of_its_own() -> None:
     """What one program writes to /tmp, another one does not see."""
     inside = Inside()
@@ -145,6 +176,48 @@ async def test_what_is_reserved(work: Path) -> None:
     assert names(data) == ["arcp.db", "home"]
 
 
+async def test_a_reserved_file_under_other_names(work: Path) -> None:
+    """It is hidden where links lead by now, where it was renamed to, and as another name of it."""
+    (work / "tokens").write_text("the first")
+    (work / "named").symlink_to(work / "tokens")
+    (work / "also").hardlink_to(work / "tokens")
+    lease = {"fs.read": [f"{work}/**"], "fs.write": [f"{work}/**"]}
+    reserved = Reserved([*SYSTEM, str(work / "named")])
+    inside = Inside(lease=lease, reserved=reserved, cwd=work)
+    said = await inside.run("cat named tokens also; mv tokens b 2>/dev/null || echo busy")
+    assert said.count("denied") == 3
+    assert said.endswith("busy\n")
+    (work / "tokens").rename(work / "renamed")
+    (work / "named").unlink()
+    (work / "named").symlink_to("next")
+    (work / "next").write_text("the next")
+    said = await inside.run("cat named also renamed next main.py")
+    assert said.count("denied") == 4
+    assert said.endswith("the program")
+
+
+async def test_a_reserved_socket(work: Path) -> None:
+    """A socket that is reserved cannot be connected to from a folder that is leased."""
+    python = await trio.Path(sys.executable).resolve()
+    script = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(work / "door"))
+        listener.listen()
+        lease, read = {"fs.read": [f"{work}/**"]}, [str(python.parent.parent)]
+        for reserved, expected in (([], ""), ([str(work / "door")], "ConnectionRefused")):
+            inside = Inside(lease=lease, reserved=reserved, read=read)
+            said = await inside.run(f"{python} -I -S -c '{script}' {work}/door")
+            assert expected in said
+            assert bool(said) == bool(expected)
+
+
+async def test_sockets_of_the_machine() -> None:
+    """A lease of everything does not show /run, where services listen; one of /run does."""
+    everything = {"fs.read": ["/**"]}
+    assert await Inside(lease=everything).run("ls -A /run") == ""
+    assert await Inside(lease={"fs.read": ["/run/**"]}).run("ls -A /run") != ""
+
+
 async def test_what_is_above_something_reserved(work: Path) -> None:
     """No folder above it can be renamed: the next sandbox would show it under the new name."""
     data = work / "a/b/data"
@@ -195,3 +268,36 @@ async def test_many_patterns(work: Path) -> None:
     with trio.fail_after(60):
         said = await Inside(lease=lease).run(f"ls {work} | wc -l")
     assert said == "256\n"
+
+
+async def test_whose_files_they_are(work: Path) -> None:
+    """What a program writes belongs to the owner of what is leased, as does what it may read."""
+    theirs = work.parent / "theirs"
+    theirs.mkdir(mode=0o700)
+    (work / "key.pem").chmod(0o600)
+    owner = os.geteuid()
+    if owner == 0:
+        owner = 1234
+        os.chown(theirs, owner, owner)
+    lease = {"fs.read": [f"{work}/**", f"{theirs}/**"], "fs.write": [f"{work}/**", f"{theirs}/**"]}
+    said = await Inside(lease=lease, cwd=work).run(
+        "echo a > mine; echo b > ../theirs/new; cat key.pem; ls -ln mine | cut -d' ' -f3; id -u"
+    )
+    assert said.startswith("the key")
+    (shown, own) = said.removeprefix("the key").split()
+    assert shown == own
+    assert (work / "mine").stat().st_uid == os.geteuid()
+    assert (theirs / "new").stat().st_uid == owner
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs programs as another user")
+async def test_a_file_system_without_owners_to_change(work: Path) -> None:
+    """Where files cannot be the other user's, they are read at best, and a job is told why."""
+    words = b"lets no other user write as its owner"
+    for mode, expected in (("fs.read", b"kept\n"), ("fs.write", words), ("probe", words)):
+        script = f'mount -t ramfs none {work}/out && echo kept > {work}/out/a && exec "$@"'
+        command = ["unshare", "-m", "sh", "-c", script, "sh", sys.executable, "-c", ON_RAMFS]
+        done = await trio.run_process(
+            [*command, f"{work}/out", mode], capture_stdout=True, capture_stderr=True
+        )
+        assert expected in done.stdout

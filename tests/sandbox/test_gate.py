@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from arcp_trio.authority.lease import Lease
+from arcp_trio.reserved import Reserved
 from arcp_trio.sandbox.containment import Containment
 from tests.footprint import descriptors
 
@@ -41,7 +42,7 @@ def few_descriptors(spare: int) -> Generator[None]:
 @pytest.mark.parametrize("spare", range(9))
 async def test_too_few_descriptors(spare: int) -> None:
     """Wherever descriptors run out, those that were opened before are closed."""
-    start = Containment("require", ["true"]).starter(Lease(), (), ())
+    start = Containment("require", ["true"]).starter(Lease(), Reserved(()), ())
     gc.collect()  # what earlier tests have left is not closed meanwhile
     before = descriptors()
     with few_descriptors(spare), pytest.raises(OSError, match="Too many open files"):

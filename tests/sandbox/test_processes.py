@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from arcp_trio.sandbox.bwrap import SANDBOX_USER
 from arcp_trio.sandbox.containment import Containment, NoSandbox
 from tests.footprint import descriptors
 from tests.processes import has_children
@@ -30,6 +31,15 @@ def files_of(program: str, name: str) -> list[bytes]:
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
     return found
+
+
+def marked(status: bytes, name: bytes) -> bool:
+    """Return whether what is in /proc/PID/status is of a process with this command line."""
+    (pid,) = [line.split()[1] for line in status.splitlines() if line.startswith(b"Pid:")]
+    try:
+        return Path(f"/proc/{int(pid)}/cmdline").read_bytes().startswith(name)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def command_lines() -> list[bytes]:
@@ -72,6 +82,50 @@ async def test_descriptors_and_rights() -> None:
     assert lines[7].split() == ["NoNewPrivs:", "1"]
     assert "unshare failed" in said
     assert "agent" in lines
+
+
+async def test_the_machines_settings() -> None:
+    """No file of /proc can be opened for writing, also by root: some of them change the machine."""
+    said = await Inside().run(
+        "for each in sys/kernel/core_pattern sys/vm/overcommit_memory sysrq-trigger mtrr irq/*/*"
+        " bus/*/* self/oom_score_adj; do (: >> /proc/$each) && echo wrote $each; done 2>/dev/null;"
+        "ls -d /proc/sys/kernel /sys"
+    )
+    assert "wrote" not in said
+    assert "/proc/sys/kernel" in said
+
+
+async def test_whose_processes_they_are() -> None:
+    """A program never runs as root, nor in any group of root's; its files in /proc tell it."""
+    is_root = os.geteuid() == 0
+    before = os.getgroups()
+    if is_root:
+        os.setgroups([0, 4])
+    try:
+        with trio.fail_after(60):
+            name = f"sleep\0{1000 + os.getpid()}".encode()
+            async with Inside().started("sleep", str(1000 + os.getpid())):
+                found: list[bytes] = []
+                while not found:
+                    await trio.sleep(0.01)
+                    found = [each for each in files_of("sleep", "status") if marked(each, name)]
+    finally:
+        if is_root:
+            os.setgroups(before)
+    rows = [dict(line.split(b":", 1) for line in each.splitlines()) for each in found]
+    uids = {int(uid) for row in rows for uid in row[b"Uid"].split()}
+    assert uids == {SANDBOX_USER if is_root else os.geteuid()}
+    if is_root:
+        groups = {
+            int(gid) for row in rows for name in (b"Gid", b"Groups") for gid in row[name].split()
+        }
+        assert groups == {SANDBOX_USER}
+
+
+async def test_how_many_processes() -> None:
+    """A sandbox has 4,096 processes and threads at most, whatever others of its user have."""
+    said = await Inside().run("grep 'Max processes' /proc/self/limits")
+    assert said.split()[2:4] == ["4096", "4096"]
 
 
 async def test_all_ends_with_the_program() -> None:

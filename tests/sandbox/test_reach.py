@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +15,33 @@ from hypothesis import strategies as st
 from arcp_trio.authority.grants import parse_grant
 from arcp_trio.authority.lease import Lease
 from arcp_trio.authority.patterns import Pattern
-from arcp_trio.authority.sites import at_and_below, loopback_ports, reaches
+from arcp_trio.authority.sites import at_and_below, everything_at, loopback_ports, reaches
 from arcp_trio.authority.targets import forms
 from arcp_trio.sandbox.network.reach import Reach, Refused, connect, host_and_port
 from arcp_trio.wire.errors import ArcpError, BudgetExhausted, LeaseExpired, PermissionDenied
+
+AT_HOME = """
+import fcntl, socket, struct, trio
+from arcp_trio.sandbox.network.reach import Refused, connect
+from tests.sandbox.test_reach import Names
+
+with socket.socket() as any_socket:  # an address of this machine that is not in 127.0.0.0/8
+    address = struct.pack("16sH2x4s8x", b"lo", socket.AF_INET, socket.inet_aton("192.0.2.7"))
+    fcntl.ioctl(any_socket, 0x8916, address)
+    fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh", b"lo", 0x49))
+
+async def main():
+    trio.socket.set_custom_hostname_resolver(Names("192.0.2.7"))
+    (listener,) = await trio.open_tcp_listeners(0, host="192.0.2.7")
+    port = listener.socket.getsockname()[1]
+    await (await connect("192.0.2.7", port)).aclose()
+    try:
+        await connect("evil.example", port)
+    except Refused as error:
+        print(error)
+
+trio.run(main)
+"""
 
 
 def patterns(*texts: str) -> list[Pattern]:
@@ -126,6 +150,40 @@ def test_ports() -> None:
     assert loopback_ports(named) == [8080, 81, 80]
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "public/..;/x",
+            "public/..;a=b/x",
+            "public/%2e%2e;/x",
+            "public/..%3b/x",
+            "public/.;/../x",
+        ),
+        *("public/%252e%252e/x", "public/%25252E%2525252e/x", "public/.%252e%252fx"),
+        *("public/..%255cx", "public/a/..%253bb/..%252f..%252fx"),
+    ],
+)
+def test_paths_that_servers_read_otherwise(path: str) -> None:
+    """A path that leads out of what is leased if it is decoded twice, or if `..;` is `..`."""
+    reach = reach_of("http://a.example/public/**")
+    assert not allowed(reach.check, f"http://a.example/{path}")
+    assert allowed(reach.check, f"http://a.example/public/y?{path}")
+    assert allowed(reach_of("http://a.example/**").check, f"http://a.example/{path}")
+
+
+def test_a_host_without_a_path() -> None:
+    """What the operator names without a path is all of that host; a path is taken as it is."""
+    for text in ("https://a.example", "https://A.example:443/", "https://*.example"):
+        (pattern,) = patterns(text)
+        reach = reach_of(added=(everything_at(pattern).text,))
+        assert allowed(reach.check, "https://a.example/v1/models?x")
+        assert not allowed(reach.check, "https://b.other/v1")
+    for text in ("https://a.example/v1", "https://**", "**", "https://a.example/*"):
+        (pattern,) = patterns(text)
+        assert everything_at(pattern) == pattern
+
+
 def test_endpoints() -> None:
     """A credential opens its endpoint and what is below it; what is not a URL opens nothing."""
     (exact, below) = at_and_below("https://a.example/v1/")
@@ -163,9 +221,20 @@ class Names(trio.abc.HostnameResolver):
         raise NotImplementedError
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "169.254.169.254", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "127.9.9.9", "169.254.169.254", "0.0.0.0", "100.100.100.200", "fd00:ec2::254"],
+)
 async def test_a_name_that_leads_here(address: str) -> None:
     """The owner of a name cannot open the services of this machine by it."""
     trio.socket.set_custom_hostname_resolver(Names(address))
     with pytest.raises(Refused, match="machine that this runs on"):
         await connect("evil.example", 80)
+
+
+@pytest.mark.sandbox
+async def test_a_name_that_leads_to_another_address_of_this_machine() -> None:
+    """Nor by one that leads to its address in a network; named as such, the address is reached."""
+    command = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", AT_HOME]
+    done = await trio.run_process(command, capture_stdout=True)
+    assert done.stdout == b"evil.example leads to the machine that this runs on\n"

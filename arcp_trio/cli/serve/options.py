@@ -128,7 +128,7 @@ class ServeOptions:
     sandbox_net: tuple[str, ...] = repeatable(
         TEXT,
         "URL",
-        "what contained agents may reach beside their lease, such as 'https://api.example/**'",
+        "what contained agents may reach beside their lease, such as https://api.example",
         default=(),
     )
     agent_env: tuple[str, ...] = repeatable(

@@ -10,12 +10,14 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
-from typing import Final, TextIO
+from typing import Final, TextIO, cast
 
 import trio
 
+from arcp_trio.addresses import UNIX_PREFIX
 from arcp_trio.cli import logs
 from arcp_trio.cli.data_folder import address_kept, unusable_store
+from arcp_trio.cli.database_url import secret_files
 from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.cli.log_writer import log_writer
 from arcp_trio.cli.serve import task_tree
@@ -126,7 +128,7 @@ async def _serve(
         store = make_store(options, given)
         if store.shared is not None:
             logs.name_node(store.shared.name)
-        runtime = _runtime(config, admission, store)
+        runtime = _runtime(config, given, admission, store)
         runtime.when_fenced(partial(last_resort.exit_within, _FENCED_SECONDS, ExitCode.FENCED))
         runtime.add(agents)
         async with runtime:
@@ -155,7 +157,9 @@ async def _serve(
         last_resort.leave_now()
 
 
-def _runtime(config: Config, admission: Admission, store: Store) -> Runtime:
+def _runtime(
+    config: Config, given: Mapping[str, object], admission: Admission, store: Store
+) -> Runtime:
     options = config.options
     return Runtime(
         auth=admission,
@@ -167,13 +171,27 @@ def _runtime(config: Config, admission: Admission, store: Store) -> Runtime:
             approvers=options.approver,
             allow_stop=not options.no_stop,
             ceilings=config.ceilings,
-            # With the tokens and the address in it, whatever else is put there.
-            reserved_paths=frozenset() if options.folder is None else frozenset({options.folder}),
+            reserved_paths=_reserved_paths(options, given),
         ),
         workers=_workers(options),
         # Made when it is first needed: most runtimes make no short-lived tokens.
         signing_key=None if options.folder is None else partial(kept_key, options.folder),
     )
+
+
+def _reserved_paths(options: ServeOptions, given: Mapping[str, object]) -> frozenset[str]:
+    """Return what no lease opens: where secrets are, and by which clients come in."""
+    keys = options.jwt_keys
+    named = [
+        options.folder,
+        cast("str | None", given.get("config")),
+        options.token_file,
+        options.tls_key,
+        None if keys is None or "://" in keys else keys,
+        *(host.removeprefix(UNIX_PREFIX) for host in options.host if host.startswith(UNIX_PREFIX)),
+        *([] if options.store is None else secret_files(options.store)),
+    ]
+    return frozenset(path for path in named if path is not None)
 
 
 def _workers(options: ServeOptions) -> Workers:

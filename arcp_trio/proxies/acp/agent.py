@@ -8,6 +8,7 @@ from pathlib import Path
 from arcp_trio import acp
 from arcp_trio.authority.grants import parse_grant
 from arcp_trio.authority.patterns import URLS
+from arcp_trio.authority.sites import everything_at
 from arcp_trio.proxies.acp.conversation import AgentConversations
 from arcp_trio.proxies.acp.folders import Folders
 from arcp_trio.proxies.acp.input import read_input
@@ -51,7 +52,7 @@ def acp_agent(
         home: the program's HOME, in place of those, or of that of this process.
         read: files and folders that a contained program can read beside those that are leased.
         net: patterns of URLs that a contained program can reach beside those that are leased, such
-            as "https://api.anthropic.com/**" for its model.
+            as "https://api.anthropic.com/**" for its model; one without a path is all of that host.
         mcp_servers: MCP servers that the agent is to use, in the protocol's shape.
         settle_seconds: how long to wait for what the agent still tells after its answer.
     """
@@ -66,7 +67,7 @@ def acp_agent(
         added=added,
         data=None if data is None else Path(data, "homes"),
         home=None if home is None else str(home),
-        net=[parse_grant(URLS, text) for text in net],
+        net=[everything_at(parse_grant(URLS, text)) for text in net],
     )
     folders = Folders(None if data is None else Path(data, "conversations"))
     return _AcpAgent(words, workplaces, folders, tuple(mcp_servers), settle_seconds)

@@ -17,7 +17,7 @@ from arcp_trio.acp.spawning import own_environment
 from arcp_trio.authority.patterns import URLS, Pattern
 from arcp_trio.authority.sites import at_and_below
 from arcp_trio.proxies.acp.folders import temporary_folder
-from arcp_trio.runtime.job.context import JobContext, authority_behind
+from arcp_trio.runtime.job.context import JobContext, authority_behind, reserved_behind
 from arcp_trio.sandbox.containment import Containment
 from arcp_trio.sandbox.network.network import Network
 from arcp_trio.sandbox.network.reach import Reach
@@ -103,7 +103,8 @@ class Workplaces:
         if home is not None:
             environment["HOME"] = home
         authority = authority_behind(job)
-        if not self._containment.shows(cwd, authority.lease, authority.reserved, own):
+        reserved = reserved_behind(job)
+        if not self._containment.shows(cwd, authority.lease, reserved, own):
             await job.log(
                 f"the sandbox does not show all of {cwd}: for that the lease needs fs.read of"
                 f" {_all_of(cwd)}",
@@ -113,7 +114,7 @@ class Workplaces:
         return Workplace(
             cwd=cwd,
             environment={**environment, **self._added},
-            start=self._containment.starter(authority.lease, authority.reserved, own, network),
+            start=self._containment.starter(authority.lease, reserved, own, network),
             network=network,
         )
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trio._file_io import AsyncIOWrapper
 
     from arcp_trio.authority.authority import Authority
+    from arcp_trio.reserved import Reserved
     from arcp_trio.runtime.job.link import Link
 
 CLOSE_SECONDS: Final = 10.0
@@ -145,6 +146,11 @@ class JobContext(AwaitableContext):
 def authority_behind(job: JobContext) -> Authority:
     """Return what a job may do, as the runtime checks it; for agents in the runtime's own loop."""
     return job._link.ask(Desk.authority)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def reserved_behind(job: JobContext) -> Reserved:
+    """Return what no lease opens; for agents in the runtime's own loop."""
+    return job._link.ask(Desk.reserved)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 @asynccontextmanager

@@ -28,6 +28,7 @@ from arcp_trio.wire.lease_request import Amount
 if TYPE_CHECKING:
     from arcp_trio.authority.approvals import Approval
     from arcp_trio.authority.authority import Authority
+    from arcp_trio.reserved import Reserved
     from arcp_trio.runtime.job.job import Job
 
 
@@ -52,6 +53,10 @@ class Desk:
     def authority(self) -> Authority:
         """Return what the job may do, for what the operating system is to hold its agent to."""
         return self.job.authority
+
+    def reserved(self) -> Reserved:
+        """Return what no lease opens."""
+        return self.job.core.reserved
 
     def limits(self) -> Mapping[str, JsonLike]:
         """Return the runtime's limits, by name."""

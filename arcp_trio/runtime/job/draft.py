@@ -164,7 +164,7 @@ def authority_of(core: Core, lease: Lease, parent: Job | None) -> Authority:
         budget=Budget(lease.budget, None if above is None else above.budget),
         deadline=_deadline(core, lease, above),
         any_model=core.policy.any_model,
-        reserved=core.reserved_paths,
+        reserved=core.reserved.paths,
     )
 
 

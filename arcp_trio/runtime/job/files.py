@@ -6,9 +6,10 @@ descriptors, and no link on it is followed: if there is one by then, it was put 
 opening fails. So bytes go to and come from an allowed path only, even if files are renamed or
 replaced meanwhile.
 
-This does not detect another name of the same file (a hard link), another file system mounted on an
-allowed path, or a directory that is moved out of an allowed one while it is being walked. And the
-check is made when a file is opened; an open file stays open until the block is left.
+This does not detect another name of the same file (a hard link) unless the file is reserved,
+another file system mounted on an allowed path, or a directory that is moved out of an allowed one
+while it is being walked. And the check is made when a file is opened; an open file stays open until
+the block is left.
 """
 
 from __future__ import annotations
@@ -55,7 +56,15 @@ async def open_file(job: Job, path: str, mode: str, approvals: Sequence[Approval
         real = _real_path(named, new=bool(flags & os.O_EXCL))
         # At the last moment: the thread does nothing between this check and opening the file.
         trio.from_thread.run_sync(authorize, real)
-        return _open_regular(real, flags, named)
+        file = _open_regular(real, flags, named)
+        try:
+            _check_not_reserved(job, file, capabilities[0], named)
+            if flags & os.O_TRUNC:
+                os.ftruncate(file, 0)
+        except BaseException:
+            os.close(file)
+            raise
+        return file
 
     authorize()  # before anything is read, links included
     return await trio.to_thread.run_sync(opening)
@@ -121,15 +130,13 @@ def _open_regular(real: str, flags: int, named: str) -> int:
                 # Checked before it is opened: opening a device may have effects.
                 with suppress(FileNotFoundError):
                     _check(os.stat(name, dir_fd=directory, follow_symlinks=False), named)
-            # Truncated below, once it is known to be a regular file.
+            # Truncated later, once it is known to be a regular file that is not reserved.
             file = os.open(name, flags & ~os.O_TRUNC | _FILE, 0o666, dir_fd=directory)
         finally:
             os.close(directory)
         try:
             _check(os.fstat(file), named)
             os.set_blocking(file, True)
-            if flags & os.O_TRUNC:
-                os.ftruncate(file, 0)
         except BaseException:
             os.close(file)
             raise
@@ -137,6 +144,11 @@ def _open_regular(real: str, flags: int, named: str) -> int:
         error.filename = named
         raise
     return file
+
+
+def _check_not_reserved(job: Job, file: int, capability: str, named: str) -> None:
+    if job.core.reserved.holds(os.fstat(file)):
+        raise PermissionDenied(f"no lease allows {capability} of {clip(repr(named))}")
 
 
 def _check(found: os.stat_result, named: str) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from arcp_trio.reserved import Reserved
 from arcp_trio.runtime.job.events import add_event
 from arcp_trio.wire.errors import ArcpError, InternalError
 
@@ -65,8 +64,6 @@ def warn_of_idle_grants(job: Job) -> None:
             add_event(job, "log", {"level": "warn", "message": idle})
 
 
-def reserved_paths(policy: Policy, store: Store) -> Sequence[str]:
-    """Return what no lease opens, as it is named and as it really is."""
-    paths = (*_SYSTEM, *policy.reserved_paths, *store.files())
-    named = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - links stay as they are
-    return [*dict.fromkeys([*named, *map(os.path.realpath, named)])]
+def reserved(policy: Policy, store: Store) -> Reserved:
+    """Return what no lease opens."""
+    return Reserved([*_SYSTEM, *policy.reserved_paths, *store.files()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -19,6 +20,11 @@ from arcp_trio.wire.errors import ArcpError, PermissionDenied
 
 CONNECT_SECONDS: Final = 30.0
 """How long connecting to a server may take, with the lookup of its address."""
+
+_METADATA: Final = ("fd00:ec2::254", "100.100.100.200", "192.0.0.192")
+"""Where clouds tell a machine its secrets, beside the address that is link-local."""
+_ENCODED: Final = re.compile("%(?:25)*(2[eEfF]|3[bB]|5[cC])")
+_PARAMETERS: Final = re.compile(r"(/\.\.?);[^/]*")
 
 
 class Refused(Exception):  # noqa: N818 - says what has happened
@@ -47,11 +53,16 @@ class Reach:
         return loopback_ports(self._patterns())
 
     def check(self, url: str) -> None:
-        """Return if a URL may be fetched now.
+        """Return if a URL may be fetched now, in each way that a server may read it.
 
         Raises:
             Refused: it may not.
         """
+        self._check(url)
+        if (as_read := _read_leniently(url)) != url:
+            self._check(as_read)
+
+    def _check(self, url: str) -> None:
         try:
             found = forms(URLS, url)
         except ValueError as error:
@@ -92,6 +103,13 @@ class Reach:
         return [*self._granted, *asked, *self.added()]
 
 
+def _read_leniently(url: str) -> str:
+    """Return a URL as servers read it that decode a path twice, or cut parameters off `..`."""
+    path, mark, query = url.partition("?")
+    path = _ENCODED.sub(lambda match: chr(int(match[1], 16)), path).replace("\\", "/")
+    return _PARAMETERS.sub(r"\1", path) + mark + query
+
+
 def host_and_port(url: str) -> tuple[str, int]:
     """Return where the server of a URL is, as its canonical spelling says; HTTP or HTTPS.
 
@@ -117,15 +135,18 @@ async def connect(host: str, port: int) -> trio.SocketStream:
     """
     with trio.fail_after(CONNECT_SECONDS):
         found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
-        if host != "localhost" and not _is_address(host):
+        is_name = host != "localhost" and not _is_address(host)
+        if is_name:
             found = [each for each in found if not _is_near(str(each[4][0]))]
             if not found:
-                raise Refused(f"{host} leads to the machine that this runs on")
+                raise _leads_here(host)
         failure = OSError(f"{host} has no address")
         for family, kind, protocol, _, address in found:
             socket = trio.socket.socket(family, kind, protocol)
             try:
                 await socket.connect(address)
+                if is_name:
+                    _check_is_elsewhere(socket, host)
             except OSError as error:
                 failure = error
                 socket.close()
@@ -135,6 +156,16 @@ async def connect(host: str, port: int) -> trio.SocketStream:
             else:
                 return trio.SocketStream(socket)
     raise failure
+
+
+def _check_is_elsewhere(connected: trio.socket.SocketType, host: str) -> None:
+    """Raise if a socket is connected to this machine, also at an address in a network."""
+    if connected.getsockname()[0] == connected.getpeername()[0]:
+        raise _leads_here(host)
+
+
+def _leads_here(host: str) -> Refused:
+    return Refused(f"{host} leads to the machine that this runs on")
 
 
 def _is_address(host: str) -> bool:
@@ -148,4 +179,5 @@ def _is_address(host: str) -> bool:
 def _is_near(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
     inner = getattr(address, "ipv4_mapped", None) or address
-    return inner.is_loopback or inner.is_link_local or inner.is_unspecified
+    known = inner.is_loopback or inner.is_link_local or inner.is_unspecified
+    return known or str(inner) in _METADATA

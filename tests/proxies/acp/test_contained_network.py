@@ -93,6 +93,8 @@ async def test_absolute_urls(site: Web) -> None:
             f"{site.site}/no",
             "http://example.org/",
             f"http://a@127.0.0.1:{site.port}/ok/a",
+            f"{site.site}/ok/..;/no",
+            f"{site.site}/ok/%252e%252e/no",
         ):
             answer = await said(client, "dial", PROXY, get(url), net=net)
             assert answer.startswith("HTTP/1.1 403 "), url
@@ -140,6 +142,8 @@ async def test_what_the_operator_lets_agents_reach(site: Web) -> None:
         assert variables["HTTPS_PROXY"] == variables["http_proxy"] == f"http://127.0.0.1:{PROXY}"
         assert variables["NO_PROXY"] == "127.0.0.1,localhost"
         assert variables["NODE_USE_ENV_PROXY"] == "1"
+    async with connected(sandbox="require", net=[site.site]) as client:  # all that is there
+        assert (await said(client, "fetch", f"{site.site}/any/path"))[0] == 200
 
 
 async def test_a_server_that_is_not_there() -> None:
