@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from arcp_trio.runtime.job.authors import OUTSIDE
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.durable.keys import key_of
 from arcp_trio.runtime.job.durable.places import (
@@ -101,7 +102,9 @@ class ResultStream:
         """
         if not self._open:
             raise ValueError("this is not the block of a streamed result")
-        await self._link.do(Desk.write_result, self._checked(data))
+        step = here(self._link.task()).step
+        author = OUTSIDE if step is None else key_of(step.path)
+        await self._link.do(Desk.write_result, self._checked(data), author)
 
     def summarize(self, summary: str) -> None:
         """Say in words what the result is: the message that ends the job has it (§8.4).

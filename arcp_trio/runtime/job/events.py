@@ -38,6 +38,8 @@ async def emit(
     """Add an agent's event to the journal in one step; then give way, or wait for the store."""
     if kind == QUESTION:
         raise InvalidEvent(f"{kind}: job.ask emits it")
+    if kind == "result_chunk" and job.memory.durable and telling is Telling.ALWAYS:
+        raise InvalidEvent(f"{kind}: expected outside of steps, where stream_result works @ $")
     add_event(job, kind, body, telling)
     await give_way(job)
 
@@ -60,10 +62,8 @@ def add_event(
         ArcpError: the event is too large, or the job has ended.
     """
     payload = _encoded(job, kind, body)
-    if kind == "result_chunk":
-        telling = Telling.ALWAYS  # each run has a result of its own
-        if not _take_chunk(job, body):
-            return
+    if kind == "result_chunk" and not _take_chunk(job, body):
+        return
     if job.suspended and not to_remember:
         return
     if telling is Telling.UNLESS_TOLD and job.memory.passes_over(payload):

@@ -18,7 +18,7 @@ from arcp_trio.wire.errors import ArcpError, InternalError, clip, error_from_pay
 from arcp_trio.wire.event_bodies import ResultChunkBody
 from arcp_trio.wire.events import InvalidEvent, read_body
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import JsonLike, dumps, loads_object
+from arcp_trio.wire.json import JsonLike, JsonValue, dumps, loads_object
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
@@ -76,6 +76,17 @@ class ResultChunks:
             raise self.fail(metrics.refused(limit_hit("frame_bytes_out", limits.frame_bytes_out)))
         self.size += size
 
+    @property
+    def finished(self) -> bool:
+        """Whether its last chunk is there."""
+        return self._finished
+
+    def begin_anew(self, result_id: str) -> None:
+        """Begin another result, in place of this one."""
+        self.id, self.size, self.next_chunk = result_id, 0, 0
+        self._finished, self._all_text = False, True
+        self._kept.clear()
+
     def summarize(self, summary: str, most_bytes: int) -> None:
         """Have the terminal say this of the result.
 
@@ -110,18 +121,26 @@ class ResultChunks:
         Raises:
             InternalError: the result is no longer stored.
         """
-        if job.sends_chunks:
-            chunks = await stored_chunks(job.core, job.principal, job.id, self.id)
-            data = b"".join(map(decoded_chunk, chunks))
-        else:
-            data = b"".join(self._kept)
+        data = await self.data(job)
         return data.decode() if self._all_text else data
+
+    async def data(self, job: Job) -> bytes:
+        """Return what the chunks so far have.
+
+        Raises:
+            InternalError: it is no longer stored.
+        """
+        if not job.sends_chunks:
+            return b"".join(self._kept)
+        count = self.next_chunk
+        chunks = await stored_chunks(job.core, job.principal, job.id, self.id)
+        return b"".join(map(decoded_chunk, chunks[:count]))
 
 
 async def stored_chunks(
     core: Core, principal: str, job_id: str, result_id: str
 ) -> list[ResultChunkBody]:
-    """Read the chunks of a result back from the journal of a job that has ended.
+    """Read the chunks of a result that are stored back from the journal of its job.
 
     Raises:
         InternalError: the result is no longer stored.
@@ -137,13 +156,15 @@ async def stored_chunks(
             raise InternalError("the streamed result is no longer stored") from None
         at, ended = at + len(page), not page or page[-1][1].terminal
         tails = [entry.tail for _, entry in page if entry.feature == Feature.RESULT_CHUNK]
-        # Each run of a durable job has begun a result of its own.
-        chunks += [each for each in map(_chunk_in, tails) if each.result_id == result_id]
+        # A result that was begun anew has left the chunks of the one before.
+        found = (chunk_of(loads_object(payload_of(tail))["body"]) for tail in tails)
+        chunks += [each for each in found if each.result_id == result_id]
     return chunks
 
 
-def _chunk_in(tail: bytes) -> ResultChunkBody:
-    chunk = read_body("result_chunk", loads_object(payload_of(tail))["body"])
+def chunk_of(body: JsonValue) -> ResultChunkBody:
+    """Return a chunk that is stored."""
+    chunk = read_body("result_chunk", body)
     assert isinstance(chunk, ResultChunkBody)
     return chunk
 
