@@ -147,9 +147,7 @@ def _outcome_of_return(job: Job, result: JsonLike) -> Outcome:
             return outcome.streamed(chunks.id, chunks.size, chunks.summary)
         result = chunks.inline()
     elif job.memory.result and job.sends_chunks:
-        return outcome.failed(
-            InternalError("an earlier run has streamed a result, and this has not")
-        )
+        return outcome.failed(InternalError("an earlier run of the agent has streamed its result"))
     try:
         encoded = dumps(result, max_depth=MAX_DEPTH - 2)  # it stands two levels below the frame
     except ValueError:

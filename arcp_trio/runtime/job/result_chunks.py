@@ -153,7 +153,11 @@ async def stored_chunks(
         try:
             page = await reads.owed({job_id: at}, PAGE_ENTRIES, PAGE_BYTES)
         except JournalTrimmed:
-            raise InternalError("the streamed result is no longer stored") from None
+            most = min(core.limits.journal_bytes, core.store.journal_bytes)
+            raise InternalError(
+                "the beginning of the streamed result is no longer stored: with what else the job"
+                f" has emitted, it is longer than journal_bytes, {most:,} bytes"
+            ) from None
         at, ended = at + len(page), not page or page[-1][1].terminal
         tails = [entry.tail for _, entry in page if entry.feature == Feature.RESULT_CHUNK]
         # A result that was begun anew has left the chunks of the one before.

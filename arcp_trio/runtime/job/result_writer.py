@@ -154,6 +154,7 @@ class ResultWriter:
             raise ValueError(f"step {named(key)} ends inside of a character of the result")
         if self._job.memory.durable:
             self._flush()
+            self._remember_authors(self._chunks.size)
 
     def fail_step(self, key: str) -> None:
         """Expect a step whose function is called again to write again what it has written."""
@@ -183,9 +184,10 @@ class ResultWriter:
             if not self._authors.dropped and not self._chunks.finished:
                 return
             self._unsent[:] = self._authors.without_dropped(whole)
-            lost = len(whole) - len(self._unsent)
-            why = f"the result begins anew, without {lost:,} bytes of it: {_again(author)}"
-            add_event(self._job, "log", {"level": "warn", "message": why})
+            if self._job.sends_chunks:
+                lost = len(whole) - len(self._unsent)
+                why = f"the result begins anew, without {lost:,} bytes of it: {_again(author)}"
+                add_event(self._job, "log", {"level": "warn", "message": why})
             self._chunks.begin_anew(new_id("res_"))
             # In one step: what is stored is the one result or the other.
             self._flush()
@@ -253,14 +255,16 @@ class ResultWriter:
         Its authors are stored if they change in it, and the chunk itself if it is not sent.
         """
         memory, index = self._job.memory, self._job.journal.length
-        result_id = self._chunks.id
         if chunk["chunk_seq"] == 0:
-            memory.keep_result(index, {"result_id": result_id, "since": memory.run})
-        for start, author in self._authors.take_unsaved(size).items():
-            span: JsonObject = {"result_id": result_id, "from": start, "by": author}
-            memory.keep_result(index, span, "from", start)
+            memory.keep_result(index, {"result_id": self._chunks.id, "since": memory.run})
+        self._remember_authors(size)
         if not self._job.sends_chunks:
             memory.keep_result(index, chunk, "chunk", self._chunks.next_chunk)
+
+    def _remember_authors(self, below: int) -> None:
+        for start, author in self._authors.take_unsaved(below).items():
+            span: JsonObject = {"result_id": self._chunks.id, "from": start, "by": author}
+            self._job.memory.keep_result(self._job.journal.length, span, "from", start)
 
     def _next_data(self, *, last: bool) -> tuple[str, int]:
         """Return as much data as a frame can hold, and how many bytes that is undecoded."""
