@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Self
 
@@ -59,7 +59,7 @@ class Life:
         limits: Limits | None = None,
         policy: Policy | None = None,
         provisioner: Provisioner | None = None,
-        features: Sequence[str] = CLIENT_FEATURES,
+        features: tuple[str, ...] = CLIENT_FEATURES,
     ) -> AsyncGenerator[Self]:
         """Run a runtime for the length of the block; its client resumes that of the life before."""
         store = store or DurableStore()

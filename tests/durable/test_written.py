@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -67,7 +67,7 @@ class Told:
 async def over_kills(
     act: Act,
     *after: float,
-    features: Sequence[str] = CLIENT_FEATURES,
+    features: tuple[str, ...] = CLIENT_FEATURES,
     encoding: Any = "utf8",
     limits: Limits | None = None,
 ) -> Told:
@@ -104,7 +104,7 @@ def tokens(out: Any, *words: str, pause: float = 1) -> Callable[[], Awaitable[No
 
 @CHUNKS
 async def test_a_remembered_step_has_written(
-    features: Sequence[str], autojump_clock: MockClock
+    features: tuple[str, ...], autojump_clock: MockClock
 ) -> None:
     """What a step wrote that is done, and what was written around it, is there once."""
 
@@ -149,7 +149,7 @@ async def test_a_result_that_had_ended(autojump_clock: MockClock) -> None:
 
 @CHUNKS
 async def test_another_text_begins_the_result_anew(
-    features: Sequence[str], autojump_clock: MockClock
+    features: tuple[str, ...], autojump_clock: MockClock
 ) -> None:
     """Of a step that was cut off, the result has what its last call writes, and nothing else."""
 
@@ -175,7 +175,7 @@ async def test_another_text_begins_the_result_anew(
 
 @CHUNKS
 async def test_a_shorter_text_begins_the_result_anew(
-    features: Sequence[str], autojump_clock: MockClock
+    features: tuple[str, ...], autojump_clock: MockClock
 ) -> None:
     """What a later call of a step does not come to is not part of the result, over a kill, too."""
 
@@ -194,7 +194,7 @@ async def test_a_shorter_text_begins_the_result_anew(
 @CHUNKS
 @pytest.mark.parametrize("second", [["once ", "upon ", "a time"], ["once ", "there was"], []])
 async def test_a_step_that_is_retried(
-    second: list[str], features: Sequence[str], autojump_clock: MockClock
+    second: list[str], features: tuple[str, ...], autojump_clock: MockClock
 ) -> None:
     """The result has the words of the call that has returned, once."""
 
@@ -216,6 +216,43 @@ async def test_a_step_that_is_retried(
         assert told.result == "so: " + "".join(second) + "!"
         same = second[:2] == ["once ", "upon "]
         assert len(told.warnings) == (not same and features is CLIENT_FEATURES)
+
+
+@CHUNKS
+async def test_a_step_that_streams_the_whole(
+    features: tuple[str, ...], autojump_clock: MockClock
+) -> None:
+    """A step may be all of the result: remembered, cut off, or called again after an error."""
+    agents, calls = Agents(), itertools.count(1)
+
+    @agents.agent("agent", durable=True)
+    async def agent(job: JobContext) -> None:
+        async def report() -> None:
+            async with job.stream_result() as out:
+                out.summarize("in short")
+                await job.step("speak", tokens(out, "once "))
+                await tokens(out, "upon ", pause=3)()
+                if next(calls) == 1:
+                    raise ConnectionError
+                await tokens(out, "a time")()
+
+        await job.step("report", report, retry=Retry(attempts=2))
+        await job.sleep(10)
+
+    for seconds in (0.5, 3, 7, 12):
+        calls = itertools.count(1)
+        async with Life.begin(agents, features=features) as life:
+            job_id = (await life.peer.submit("agent"))["job_id"]
+            await trio.sleep(seconds)
+            await life.until_quiet()
+            left = life.killed()
+        async with Life.begin(agents, left, before=life, features=features) as second:
+            told = Told(second, await second.peer.until_terminal(job_id))
+        assert told.result == "once upon a time"
+        assert not told.warnings
+        if features is CLIENT_FEATURES:
+            assert len(told.ids) == 1
+            assert told.end["summary"] == "in short"
 
 
 async def test_parts_of_characters_and_bytes(autojump_clock: MockClock) -> None:
@@ -281,7 +318,7 @@ async def test_a_result_is_not_followed_by_another_kind(autojump_clock: MockCloc
         left = life.killed()
     async with Life.begin(agents, left, before=life) as second:
         end = await second.peer.until_terminal(job_id)
-    assert end["payload"]["message"] == "an earlier run of the agent has streamed its result"
+    assert "returned a value beside its streamed result" in end["payload"]["message"]
 
 
 async def test_a_parent_reads_all_of_it(autojump_clock: MockClock) -> None:
@@ -442,7 +479,7 @@ def check_order(program: Program, places: Mapping[str, int]) -> None:
     features=st.sampled_from([CLIENT_FEATURES, WITHOUT_CHUNKS]),
 )
 def test_any_program_under_any_kills(
-    shape: list[Any], deaths: list[int], features: Sequence[str]
+    shape: list[Any], deaths: list[int], features: tuple[str, ...]
 ) -> None:
     """Each word is there once, in its order, in one result."""
     program = numbered(shape, itertools.count())
@@ -468,6 +505,7 @@ def test_any_program_under_any_kills(
                     accepted = await life.peer.submit("agent", idempotency_key="k")
                     end = await life.peer.until_terminal(accepted["job_id"])
             if store.left is None:
+                assert life is not None
                 told = Told(life, end)
                 words = str(told.result).replace(">", "> ").split()
                 assert sorted(words) == sorted(written(program))

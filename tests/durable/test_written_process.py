@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 import trio
 
-from arcp_trio import JobHandle, connect
+from arcp_trio import JobHandle, ObservedJob, connect
 from arcp_trio.store.postgres.administering import make_schema
 from tests.durable.process import TOKEN, Server, server_in
 from tests.durable.writing_agents import TEXT
@@ -23,7 +23,7 @@ DEATHS: Final = 3
 SECONDS: Final = 100.0
 
 
-async def chunks_of(job: JobHandle) -> list[str]:
+async def chunks_of(job: JobHandle | ObservedJob) -> list[str]:
     """Return the data of a job's chunks, which are those of one result, each of them once."""
     found = [each.body async for each in job.events() if each.kind == "result_chunk"]
     assert [chunk["chunk_seq"] for chunk in found] == list(range(len(found)))

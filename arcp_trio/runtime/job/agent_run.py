@@ -16,6 +16,7 @@ from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.outcome import Outcome
 from arcp_trio.runtime.job.provisioning import explained
+from arcp_trio.runtime.job.result_chunks import ResultChunks, recall_result
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.json import MAX_DEPTH, JsonLike, dumps
@@ -82,6 +83,9 @@ class AgentRun:
         try:
             with self._scope, job.span.current():
                 result = await job.jobs.call_agent(job)
+                if job.chunks is None and job.memory.result:
+                    job.chunks = ResultChunks("")
+                    await recall_result(job, job.chunks)  # a step that is done has streamed it
                 if not job.suspended:
                     job.memory.warn_of_the_rest(job.facts)
                     job.decide_if_late()  # the agent may have held the loop beyond its time
@@ -146,8 +150,6 @@ def _outcome_of_return(job: Job, result: JsonLike) -> Outcome:
         if job.sends_chunks:
             return outcome.streamed(chunks.id, chunks.size, chunks.summary)
         result = chunks.inline()
-    elif job.memory.result and job.sends_chunks:
-        return outcome.failed(InternalError("an earlier run of the agent has streamed its result"))
     try:
         encoded = dumps(result, max_depth=MAX_DEPTH - 2)  # it stands two levels below the frame
     except ValueError:

@@ -89,7 +89,7 @@ class ResultStream:
         self._open = False
 
     async def __aenter__(self) -> Self:
-        await self._link.do(Desk.begin_result, self._encoding)
+        await self._link.do(Desk.begin_result, self._encoding, self._author())
         self._open = True
         return self
 
@@ -102,9 +102,7 @@ class ResultStream:
         """
         if not self._open:
             raise ValueError("this is not the block of a streamed result")
-        step = here(self._link.task()).step
-        author = OUTSIDE if step is None else key_of(step.path)
-        await self._link.do(Desk.write_result, self._checked(data), author)
+        await self._link.do(Desk.write_result, self._checked(data), self._author())
 
     def summarize(self, summary: str) -> None:
         """Say in words what the result is: the message that ends the job has it (§8.4).
@@ -117,6 +115,10 @@ class ResultStream:
         if not self._open:
             raise ValueError("this is not the block of a streamed result")
         self._link.ask(Desk.summarize, summary)
+
+    def _author(self) -> str:
+        step = here(self._link.task()).step
+        return OUTSIDE if step is None else key_of(step.path)
 
     def _checked(self, data: str | bytes | bytearray | memoryview) -> bytes:
         if isinstance(data, str) and self._decoder is not None:

@@ -195,9 +195,12 @@ class Desk:
         approval = None if approved is None else self._approvals.pop(approved).approval
         return await open_file(self.job, path, mode, approval)
 
-    async def begin_result(self, encoding: Encoding) -> None:
-        """Begin the streamed result."""
-        self._writer = await ResultWriter.begin(self.job, encoding)
+    async def begin_result(self, encoding: Encoding, author: str) -> None:
+        """Begin the streamed result, in a step or outside of steps."""
+        if self._writer is not None and self._writer.is_left:
+            self._writer.begin_again(encoding)
+        else:
+            self._writer = await ResultWriter.begin(self.job, encoding, author)
 
     async def write_result(self, data: bytes, author: str) -> None:
         """Add to the streamed result what a step writes, or the code outside of steps."""

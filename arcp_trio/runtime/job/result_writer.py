@@ -13,9 +13,7 @@ from arcp_trio.runtime.job.events import add_event, give_way
 from arcp_trio.runtime.job.result_chunks import (
     ResultChunks,
     base64_text,
-    chunk_of,
-    decoded_chunk,
-    stored_chunks,
+    recall_result,
 )
 from arcp_trio.runtime.limits import LEAST_CHUNK_BYTES
 from arcp_trio.runtime.wake import Wake
@@ -24,6 +22,8 @@ from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, dumps
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.wire.json import JsonObject, JsonValue
 
@@ -52,8 +52,11 @@ class ResultWriter:
     result, whose id the terminal has.
     """
 
-    def __init__(self, job: Job, chunks: ResultChunks, encoding: Encoding) -> None:
+    def __init__(self, job: Job, chunks: ResultChunks, encoding: Encoding, author: str) -> None:
+        self.is_left = False
+        """Whether the step has failed in which it was begun, and is called again."""
         self._job = job
+        self._author = author
         self._chunks = chunks
         self._encoding = encoding
         self._most = job.core.limits.chunk_bytes
@@ -70,8 +73,10 @@ class ResultWriter:
         self._sent_meanwhile = bytearray()
 
     @classmethod
-    async def begin(cls, job: Job, encoding: Encoding) -> Self:
+    async def begin(cls, job: Job, encoding: Encoding, author: str) -> Self:
         """Begin a job's result, or go on with that of an earlier run.
+
+        `author` says in which step that is.
 
         Raises:
             InternalError: the job has begun one before, or it is no longer stored.
@@ -79,14 +84,31 @@ class ResultWriter:
         await give_way(job)
         if job.chunks is not None:
             raise job.chunks.fail(InternalError("a job has only one streamed result"))
-        left, job.memory.result = job.memory.result, []
+        left = job.memory.result
         job.chunks = ResultChunks(new_id("res_"))
-        writer = cls(job, job.chunks, encoding)
-        if left:
-            await writer._go_on(left)
-        if job.sends_chunks:
-            job.jobs.start_beside(job, writer._keep_flushing, f"chunks of {job.id}")
+        text = await recall_result(job, job.chunks) if left else b""
+        job.memory.result = []
+        writer = cls(job, job.chunks, encoding, author)
+        writer._recall(left, text)
+        writer._start()
         return writer
+
+    def _recall(self, left: Sequence[JsonObject], text: bytes) -> None:
+        """Go on with what earlier runs have written."""
+        mine = [each for each in left if each["result_id"] == self._chunks.id]
+        spans = {int(str(each["from"])): _text(each["by"]) for each in mine if "from" in each}
+        self._authors.recall(spans, text, self._job.memory.is_done)
+
+    def _start(self) -> None:
+        if self._job.sends_chunks:
+            work, name = self._keep_flushing, f"chunks of {self._job.id}"
+            self._job.jobs.start_beside(self._job, work, name)
+
+    def begin_again(self, encoding: Encoding) -> None:
+        """Begin the result again, in the next call of the step that had begun it."""
+        self.is_left, self._encoding = False, encoding
+        self._idle, self._flushing = True, trio.CancelScope()
+        self._start()
 
     async def write(self, data: bytes, author: str) -> None:
         """Add to the result what its author, a step or the code outside of steps, has to add.
@@ -120,6 +142,7 @@ class ResultWriter:
             ValueError: the summary does not fit into a frame.
         """
         self._chunks.summarize(summary, self._job.most_payload_bytes - CHUNK_ALLOWANCE)
+        self._remember_id()
 
     def leave(self) -> None:
         """Send nothing more: the result stays unfinished, unless `end` follows."""
@@ -158,24 +181,10 @@ class ResultWriter:
 
     def fail_step(self, key: str) -> None:
         """Expect a step whose function is called again to write again what it has written."""
+        self.is_left = is_within(self._author, key)
         for author in self._authors.all:
             if is_within(author, key) and not self._job.memory.is_done(author):
                 self._authors.begin_again(author)
-
-    async def _go_on(self, left: list[JsonObject]) -> None:
-        """Go on with what the chunks of earlier runs have, and with who has written it."""
-        job, memory = self._job, self._job.memory
-        (result_id,) = [str(each["result_id"]) for each in left if "since" in each]
-        stored = [each for each in left if each["result_id"] == result_id]
-        self._chunks.id = result_id
-        if job.sends_chunks:
-            chunks = await stored_chunks(job.core, job.principal, job.id, result_id)
-        else:
-            chunks = [chunk_of(each) for each in stored if "data" in each]
-        for chunk in chunks:
-            self._chunks.take(job, chunk)
-        spans = {int(str(each["from"])): _text(each["by"]) for each in stored if "from" in each}
-        self._authors.recall(spans, b"".join(map(decoded_chunk, chunks)), memory.is_done)
 
     async def _begin_anew(self, author: str | None) -> None:
         """Send what counts of the result as another one, unless that is done meanwhile."""
@@ -256,10 +265,14 @@ class ResultWriter:
         """
         memory, index = self._job.memory, self._job.journal.length
         if chunk["chunk_seq"] == 0:
-            memory.keep_result(index, {"result_id": self._chunks.id, "since": memory.run})
+            self._remember_id()
         self._remember_authors(size)
         if not self._job.sends_chunks:
             memory.keep_result(index, chunk, "chunk", self._chunks.next_chunk)
+
+    def _remember_id(self) -> None:
+        known: JsonObject = {"result_id": self._chunks.id, "summary": self._chunks.summary}
+        self._job.memory.keep_result(self._job.journal.length, known)
 
     def _remember_authors(self, below: int) -> None:
         for start, author in self._authors.take_unsaved(below).items():
