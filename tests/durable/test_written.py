@@ -299,6 +299,7 @@ async def test_what_is_no_longer_stored(autojump_clock: MockClock) -> None:
     assert "journal_bytes" in told.end["message"]
 
 
+@pytest.mark.logs_error("agent streamed wrongly")
 async def test_a_result_is_not_followed_by_another_kind(autojump_clock: MockClock) -> None:
     """Code that streams in one run and returns a value in another one has failed."""
     agents = Agents()
