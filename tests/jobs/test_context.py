@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from decimal import Decimal
 
 import pytest
@@ -12,6 +13,7 @@ from trio.testing import MockClock
 from arcp_trio import ArcpError, JobContext, Limits, Runtime
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.wire.json import Json
+from tests.jobs import outside
 from tests.jobs.acting import play, said
 from tests.stage import make_runtime
 
@@ -82,6 +84,31 @@ async def test_each_method_says_its_event(
             },
         ),
     ]
+
+
+async def test_thoughts_are_told_by_the_sentence(
+    runtime: Runtime, peer: Peer, autojump_clock: MockClock
+) -> None:
+    """Tokens of a model are told once a sentence or a line has ended, and the rest at the end."""
+    endless = "and on " * 200
+
+    async def act(job: JobContext) -> Json:
+        with suppress(ValueError):
+            async with job.stream_thought() as out:
+                for word in outside.THOUGHTS:
+                    await out.write(word)
+                raise ValueError
+        async with job.stream_thought() as out:
+            for letter in endless:
+                await out.write(letter)
+            await out.flush()
+            await out.write(" \n")
+
+    await play(runtime, peer, act)
+    thoughts = [body["text"] for kind, body in said(peer) if kind == "thought"]
+    assert thoughts[:-2] == outside.SENTENCES
+    assert [len(each) for each in thoughts[-2:]] == [1_001, 399]
+    assert "".join(thoughts[-2:]) == endless
 
 
 @pytest.mark.spec("6.2-4")

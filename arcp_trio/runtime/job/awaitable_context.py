@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from arcp_trio.runtime.credentials.credential import Credential
-from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
+from arcp_trio.runtime.job.blocks import Child, ResultStream, ThoughtStream, ToolCall
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.durable.calls import DurableCalls
 from arcp_trio.runtime.job.durable.keys import key_of
@@ -128,8 +128,15 @@ class AwaitableContext(DurableCalls):
         await self._emit("log", {"level": level, "message": message})
 
     async def thought(self, text: str) -> None:
-        """Emit what the agent is thinking."""
+        """Emit what the agent is thinking: a sentence, or more; for less, see `stream_thought`."""
         await self._emit("thought", {"text": text})
+
+    def stream_thought(self) -> ThoughtStream:
+        """Emit what a model thinks: `async with job.stream_thought() as out: await out.write(…)`.
+
+        Each event has whole sentences, however small the pieces are.
+        """
+        return ThoughtStream(self)
 
     async def status(self, phase: str, message: str | None = None) -> None:
         """Emit that a new phase of the work has begun."""

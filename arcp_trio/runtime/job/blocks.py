@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from codecs import getincrementaldecoder
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from arcp_trio.runtime.job.authors import OUTSIDE
 from arcp_trio.runtime.job.desk import Desk
@@ -21,8 +22,14 @@ from arcp_trio.wire.ids import new_id, stable_id
 from arcp_trio.wire.json import Json, JsonLike
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.job.awaitable_context import AwaitableContext
     from arcp_trio.runtime.job.link import Link
     from arcp_trio.runtime.job.result_writer import Encoding
+
+MOST_THOUGHT: Final = 1_000
+"""Characters of a thought that are told although no sentence has ended."""
+
+_SENTENCE_END: Final = re.compile(r"\S\s*?\n|[.!?…]['\")\]]*\s+|[。！？]+")  # noqa: RUF001
 
 
 class ToolCall:
@@ -141,6 +148,48 @@ class ResultStream:
             self._link.ask(Desk.leave_result)
         else:
             await self._link.do(Desk.end_result)  # noqa: ASYNC102 - nothing is being cancelled
+
+
+class ThoughtStream:
+    """`async with job.stream_thought() as out: await out.write("…")`, a word or a token at a time.
+
+    An event has as many whole sentences or lines as there are, so that a model that thinks in
+    tokens neither fills the job's journal nor has a line for each. The rest is told by `flush`, and
+    at the end of the block, however that is left.
+    """
+
+    def __init__(self, job: AwaitableContext) -> None:
+        self._job = job
+        self._text = ""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def write(self, text: str) -> None:
+        """Go on thinking."""
+        self._text += text
+        ends = [end.end() for end in _SENTENCE_END.finditer(self._text)]
+        if ends:
+            await self._tell(ends[-1])
+        elif len(self._text) > MOST_THOUGHT:
+            await self._tell(len(self._text))
+
+    async def flush(self) -> None:
+        """Tell what was written and is not told yet."""
+        if self._text.strip():
+            await self._tell(len(self._text))
+
+    async def _tell(self, size: int) -> None:
+        thought, self._text = self._text[:size], self._text[size:]
+        await self._job.thought(thought)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.flush()
 
 
 class Child:
