@@ -175,9 +175,11 @@ class ThoughtStream:
             await self._tell(len(self._text))
 
     async def flush(self) -> None:
-        """Tell what was written and is not told yet."""
+        """Tell what was written and is not told yet, unless it is blank."""
         if self._text.strip():
             await self._tell(len(self._text))
+        else:
+            self._text = ""
 
     async def _tell(self, size: int) -> None:
         thought, self._text = self._text[:size], self._text[size:]
