@@ -177,6 +177,12 @@ async def nothing(_job: JobContext) -> Json:
     """Return at once."""
 
 
+@agents.agent("heavy", process=True)
+def heavy(job: BlockingContext) -> Json:
+    """Return a text of that many characters."""
+    return "x" * job.input
+
+
 @agents.agent("loud", process=True)
 def loud(job: BlockingContext) -> Json:
     """Log more than fits into a frame, and say how that is refused; then log more calmly."""

@@ -141,6 +141,18 @@ async def test_a_call_that_is_too_large_is_refused(peer: Peer, size: int) -> Non
     assert [body["message"] for body in bodies] == ["calm"]
 
 
+IN_THE_RUNTIME = pytest.mark.logs_error("agent returned too much")
+
+
+@pytest.mark.parametrize("size", [pytest.param(2_000_000, marks=IN_THE_RUNTIME), 50_000_000])
+async def test_a_result_that_is_too_large(peer: Peer, size: int) -> None:
+    """The error has its size, and says how a result of that size is told."""
+    end = await run(peer, "heavy", size)
+    assert end["code"] == "INTERNAL_ERROR"
+    assert f"the result is {size + 2:,} bytes as JSON" in end["message"]
+    assert end["message"].endswith("write it with job.stream_result()")
+
+
 async def test_frames_of_a_worker_are_looked_at_a_few_at_a_time() -> None:
     """However many frames one read brings, others have their turns in between."""
     count, turns = 3_000, 0

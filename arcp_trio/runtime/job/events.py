@@ -11,7 +11,7 @@ from arcp_trio.runtime.job import costs
 from arcp_trio.runtime.job.durable.places import Telling
 from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
-from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.limits import limit_hit, too_large
 from arcp_trio.wire import events
 from arcp_trio.wire.errors import ArcpError, JobCancelled
 from arcp_trio.wire.event_bodies import ResultChunkBody
@@ -114,8 +114,9 @@ def add_event_with_holes(job: Job, kind: str, body: Mapping[str, JsonLike]) -> N
 def _encoded(job: Job, kind: str, body: Mapping[str, JsonLike]) -> bytes:
     payload = events.encode_event(kind, body, rfc3339(job.core.clock.now()))
     if len(payload) > job.most_payload_bytes:
-        most = job.core.limits.frame_bytes_out
-        raise job.core.metrics.refused(limit_hit("frame_bytes_out", most))
+        most, helps = job.core.limits.frame_bytes_out, "emit where it is, as an artifact_ref"
+        helps = too_large(f"the event {kind}", len(payload), job.most_payload_bytes, helps)
+        raise job.core.metrics.refused(limit_hit("frame_bytes_out", most, what_helps=helps))
     refuse_if_ended(job)
     return payload
 

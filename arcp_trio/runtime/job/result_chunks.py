@@ -73,7 +73,9 @@ class ResultChunks:
         if self.size + size > limits.result_bytes:
             raise self.fail(metrics.refused(limit_hit("result_bytes", limits.result_bytes)))
         if not job.sends_chunks and self.size + size > job.most_payload_bytes:
-            raise self.fail(metrics.refused(limit_hit("frame_bytes_out", limits.frame_bytes_out)))
+            helps = "the client that has submitted the job takes the result in one message only"
+            inline = limit_hit("frame_bytes_out", limits.frame_bytes_out, what_helps=helps)
+            raise self.fail(metrics.refused(inline))
         self.size += size
 
     @property

@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from arcp_trio.runtime.job.durable.keys import is_within, key_of, named, path_of
-from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.limits import limit_hit, too_large
 from arcp_trio.store.memos import NOTE, NOTE_KEY, RESULT, Memo, memo_size
 from arcp_trio.store.writes import KeepMemo, KeepRun
 from arcp_trio.wire.events import digest
@@ -286,7 +286,9 @@ class Memory:
         """
         limits, metrics = self.core.limits, self.core.metrics
         if len(value) > limits.memo_bytes:
-            raise metrics.refused(limit_hit("memo_bytes", limits.memo_bytes))
+            helps = "keep it in a file, and return its path"
+            helps = too_large("what is to be remembered", len(value), limits.memo_bytes, helps)
+            raise metrics.refused(limit_hit("memo_bytes", limits.memo_bytes, what_helps=helps))
         size = self._size - self._sizes.get(key, 0) + len(key) + len(value)
         if size > limits.memos_bytes:
             raise metrics.refused(limit_hit("memos_bytes", limits.memos_bytes))
