@@ -95,6 +95,24 @@ THOUGHTS: Final = ["It is ", "3.", "14, ", "or so", ". ", "Then\n", "\n", "what"
 SENTENCES: Final = ["It is 3.14, or so. ", "Then\n", "\nwhat? ", "Go on"]
 
 
+@agents.agent("forgetful", loop="asyncio")
+async def forgetful(job: AsyncioContext) -> Json:
+    """Forget to await."""
+    job.log("lost")  # type: ignore[unused-coroutine]
+    steps = job.step("lost", job.log, "lost")
+    return str(type(steps).__name__)
+
+
+FORGOTTEN: Final = [
+    {
+        "level": "error",
+        "message": f"the agent has called AsyncioContext.{call} without await:"
+        " the call has done nothing",
+    }
+    for call in ("log", "step")
+]
+
+
 RESULT: Final = ["written\n", "to the child", "0.75", True, True]
 KINDS: Final = [
     *("log", "thought", "status", "progress", "metric", "metric", "artifact_ref"),

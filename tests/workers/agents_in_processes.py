@@ -32,6 +32,13 @@ agents.agent("blocking", process=True)(outside.blocking)
 agents.agent("awaiting", loop="asyncio", process=True)(outside.awaiting)
 agents.agent("blocking-stream", process=True)(outside.blocking_stream)
 agents.agent("asyncio-stream", loop="asyncio", process=True)(outside.asyncio_stream)
+agents.agent("forgetful", loop="asyncio", process=True)(outside.forgetful)
+
+
+@agents.agent("forgetful-on-trio", process=True)
+async def forgetful_on_trio(job: JobContext) -> None:
+    """Forget to await."""
+    job.log("lost")  # type: ignore[unused-coroutine]
 
 
 @agents.agent("on-trio", process=True)

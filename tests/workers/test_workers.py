@@ -50,6 +50,17 @@ async def test_a_result_is_streamed(peer: Peer, agent: str) -> None:
     assert "".join(each["body"]["data"] for each in events) == "part 0\npart 1\npart 2\n"
 
 
+@pytest.mark.parametrize(
+    ("agent", "calls"), [("forgetful", ["log", "step"]), ("forgetful-on-trio", ["log"])]
+)
+async def test_a_forgotten_await_is_told(peer: Peer, agent: str, calls: list[str]) -> None:
+    """The job says which calls its agent has not awaited."""
+    job = await peer.submit(agent)
+    await end_of(peer, job)
+    said = [frame["payload"]["body"]["message"] for frame in peer.recorder.events(job["job_id"])]
+    assert [words.partition(" without")[0].partition(".")[2] for words in said] == calls
+
+
 async def test_a_worker_is_confined(peer: Peer) -> None:
     """A worker has the environment that it was given, its own group, and no way to more rights."""
     found = (await run(peer, "about"))["result"]

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from arcp_trio.runtime.job.authors import OUTSIDE
+from arcp_trio.runtime.job.awaiting import awaited
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.durable.keys import key_of
 from arcp_trio.runtime.job.durable.places import (
@@ -100,6 +101,7 @@ class ResultStream:
         self._open = True
         return self
 
+    @awaited
     async def write(self, data: str | bytes | bytearray | memoryview) -> None:
         """Add to the result: text or UTF-8, whose characters several writes may share; or bytes.
 
@@ -158,13 +160,15 @@ class ThoughtStream:
     at the end of the block, however that is left.
     """
 
-    def __init__(self, job: AwaitableContext) -> None:
+    def __init__(self, link: Link, job: AwaitableContext) -> None:
+        self._link = link
         self._job = job
         self._text = ""
 
     async def __aenter__(self) -> Self:
         return self
 
+    @awaited
     async def write(self, text: str) -> None:
         """Go on thinking."""
         self._text += text
@@ -174,6 +178,7 @@ class ThoughtStream:
         elif len(self._text) > MOST_THOUGHT:
             await self._tell(len(self._text))
 
+    @awaited
     async def flush(self) -> None:
         """Tell what was written and is not told yet, unless it is blank."""
         if self._text.strip():
@@ -206,6 +211,7 @@ class Child:
         """The child job's id."""
         return self._id
 
+    @awaited
     async def result(self) -> Json:
         """Wait for the child's end and return what its agent returned, or streamed.
 
