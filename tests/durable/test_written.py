@@ -165,8 +165,8 @@ async def test_another_text_begins_the_result_anew(
     if features is CLIENT_FEATURES:
         assert len(told.ids) == 2
         (warning,) = told.warnings
-        why = "step 'speak' has written something else than before"
-        assert warning == f"the result begins anew, without 5 bytes of it: {why}"
+        why = "5 bytes that step 'speak' has not written again"
+        assert warning == f"the result begins anew, without {why}"
     # A later run goes on with the new one.
     told = await over_kills(act, 6, 6, features=features)
     assert told.result == "so: once there was"
@@ -189,6 +189,27 @@ async def test_a_shorter_text_begins_the_result_anew(
         told = await over_kills(act, *kills, features=features)
         assert told.result == "once end"
         assert len(told.warnings) == (features is CLIENT_FEATURES)
+
+
+async def test_more_than_before(autojump_clock: MockClock) -> None:
+    """What is written after the end of an earlier run's result is part of it, too."""
+    agents = Agents()
+
+    @agents.agent("agent", durable=True)
+    async def agent(job: JobContext) -> None:
+        async with job.stream_result() as out:
+            await out.write("x" * job.run)
+        await trio.sleep(10)
+
+    async with Life.begin(agents) as life:
+        job_id = (await life.peer.submit("agent"))["job_id"]
+        await trio.sleep(5)
+        await life.until_quiet()
+        left = life.killed()
+    async with Life.begin(agents, left, before=life) as second:
+        told = Told(second, await second.peer.until_terminal(job_id))
+    assert (told.result, len(told.ids)) == ("xx", 2)
+    assert told.warnings == ["the result begins anew: it had ended, and more was written"]
 
 
 @CHUNKS

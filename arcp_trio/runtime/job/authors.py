@@ -35,8 +35,8 @@ class Authors:
         self._unsaved: dict[int, str | None] = {}
         """The spans that are to be stored."""
         self._earlier: dict[str, _Earlier] = {}
-        self.dropped = False
-        """Whether the result has bytes that no longer count."""
+        self.dropped: set[str | None] = set()
+        """Whose bytes no longer count; None stands for those of an earlier run."""
 
     @property
     def all(self) -> set[str]:
@@ -73,7 +73,7 @@ class Authors:
     ) -> None:
         """Go on with what earlier runs have written; steps that are done write nothing again."""
         self._spans = sorted({0: OUTSIDE, **spans}.items())
-        self.dropped = None in spans.values()
+        self.dropped = {author for author in spans.values() if author is None}
         pieces: dict[str, list[bytes]] = {}
         for start, end, author in self._ranges(len(text)):
             if author is not None and end > start:
@@ -131,7 +131,7 @@ class Authors:
             if mine or start == end:
                 spans.append((start, each))
             if start + mine < end:
-                self.dropped = True
+                self.dropped.add(author)
                 spans.append((start + mine, None))
                 self._unsaved[start + mine] = None
         self._spans = spans
@@ -140,7 +140,7 @@ class Authors:
         """Return what counts of the whole result, of which this has the authors from now on."""
         kept: list[bytes] = []
         ranges, size = list(self._ranges(len(whole))), 0
-        self._spans, self._unsaved, self.dropped = [(0, OUTSIDE)], {}, False
+        self._spans, self._unsaved, self.dropped = [(0, OUTSIDE)], {}, set()
         for start, end, author in ranges:
             if author is not None and end > start:
                 self.note(author, size)

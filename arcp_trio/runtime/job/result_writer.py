@@ -22,7 +22,7 @@ from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.wire.json import JsonObject, JsonValue
@@ -119,12 +119,14 @@ class ResultWriter:
         job, authors = self._job, self._authors
         if authors.is_unread(author):
             async with self._reading:
-                authors.read_back(author, await self._whole())
+                whole = await self._whole()
+                if authors.is_unread(author):
+                    authors.read_back(author, whole)
         # Of a suspended job, only what steps write counts that still return.
         if not job.suspended or author != OUTSIDE:
             new = authors.new_part(author, data, self._size)
             if authors.dropped or (new and self._chunks.finished):
-                await self._begin_anew(author)
+                await self._begin_anew()
             if new:
                 authors.note(author, self._size)
                 self._unsent += new
@@ -156,7 +158,7 @@ class ResultWriter:
         for author in self._authors.unrepeated:
             self._authors.drop_rest(author, self._size)
         if self._authors.dropped:
-            await self._begin_anew(None)
+            await self._begin_anew()
         if self._unsent or not self._chunks.finished:
             while await self._send(last=True):
                 pass
@@ -186,16 +188,16 @@ class ResultWriter:
             if is_within(author, key) and not self._job.memory.is_done(author):
                 self._authors.begin_again(author)
 
-    async def _begin_anew(self, author: str | None) -> None:
+    async def _begin_anew(self) -> None:
         """Send what counts of the result as another one, unless that is done meanwhile."""
         async with self._reading:
             whole = await self._whole()
             if not self._authors.dropped and not self._chunks.finished:
                 return
+            who = self._authors.dropped
             self._unsent[:] = self._authors.without_dropped(whole)
             if self._job.sends_chunks:
-                lost = len(whole) - len(self._unsent)
-                why = f"the result begins anew, without {lost:,} bytes of it: {_again(author)}"
+                why = _why_anew(who, len(whole) - len(self._unsent))
                 add_event(self._job, "log", {"level": "warn", "message": why})
             self._chunks.begin_anew(new_id("res_"))
             # In one step: what is stored is the one result or the other.
@@ -310,12 +312,13 @@ def _length(first: int) -> int:
     return 1 + sum(first >= least for least in _BEGINS_LONGER)
 
 
-def _again(author: str | None) -> str:
-    """Say why bytes of a result are dropped; None: not all authors have come to what they wrote."""
-    if author is None:
-        return "not all that was written was written again"
-    who = f"step {named(author)}" if author else "the agent"
-    return f"{who} has written something else than before"
+def _why_anew(who: Collection[str | None], lost: int) -> str:
+    """Say why a result begins anew, of which so many bytes no longer count."""
+    if not lost:
+        return "the result begins anew: it had ended, and more was written"
+    steps = ", ".join(sorted(named(each) for each in who if each))
+    whom = f"step {steps} has" if steps else "the agent has"
+    return f"the result begins anew, without {lost:,} bytes that {whom} not written again"
 
 
 def _text(value: JsonValue) -> str | None:
