@@ -516,7 +516,7 @@ def test_any_program_under_any_kills(
                 await carry_out(job, out, program, calls)
 
         life: Life | None = None
-        store = MortalStore(None)
+        store, end = MortalStore(None), Frame()
         for dies_at in [*deaths, None]:
             store = copy_into(MortalStore(dies_at), store.left or store)
             with trio.CancelScope() as scope:

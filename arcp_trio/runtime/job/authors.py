@@ -1,4 +1,4 @@
-"""Who has written which bytes of a streamed result, and what of it is being written again.
+"""The authors of a streamed result: who has written which bytes, and what is written again.
 
 An author is a step, by its key, or the code outside of steps. A later run of a durable job writes
 again what its steps that were not done, and the code outside of steps, have written before; so does
@@ -36,7 +36,7 @@ class Authors:
         """The spans that are to be stored."""
         self._earlier: dict[str, _Earlier] = {}
         self.dropped: set[str | None] = set()
-        """Whose bytes no longer count; None stands for those of an earlier run."""
+        """The authors whose bytes no longer count; None stands for those of an earlier run."""
 
     @property
     def all(self) -> set[str]:
@@ -115,7 +115,7 @@ class Authors:
 
     @property
     def unrepeated(self) -> set[str]:
-        """Those authors that have not written again all that they wrote before."""
+        """The authors that have not written again all that they wrote before."""
         return set(self._earlier)
 
     # -- what is dropped

@@ -34,7 +34,7 @@ _S = TypeVar("_S", bound=_Linked)
 _C = TypeVar("_C", bound=_Linked)
 
 
-class Call(Coroutine[Any, Any, _T]):
+class AwaitedCall(Coroutine[Any, Any, _T]):
     """A call that is to be awaited. It is noted as forgotten if nobody has begun it."""
 
     __slots__ = ("_coroutine", "_forgotten", "_name")
@@ -83,7 +83,7 @@ def awaited(
     @wraps(method)
     def call(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, _T]:
         forgotten = self._link.forgotten  # pyright: ignore[reportPrivateUsage] - a method's body
-        return Call(
+        return AwaitedCall(
             method(self, *args, **kwargs), f"{type(self).__name__}.{method.__name__}", forgotten
         )
 

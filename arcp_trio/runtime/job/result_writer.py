@@ -313,7 +313,7 @@ def _length(first: int) -> int:
 
 
 def _why_anew(who: Collection[str | None], lost: int) -> str:
-    """Say why a result begins anew, of which so many bytes no longer count."""
+    """Say why a result begins anew, of which `lost` bytes no longer count."""
     if not lost:
         return "the result begins anew: it had ended, and more was written"
     steps = ", ".join(sorted(named(each) for each in who if each))
