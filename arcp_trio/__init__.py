@@ -94,9 +94,10 @@ if TYPE_CHECKING:
         BlockingChild,
         BlockingContext,
         BlockingResultStream,
+        BlockingThoughtStream,
         BlockingToolCall,
     )
-    from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
+    from arcp_trio.runtime.job.blocks import Child, ResultStream, ThoughtStream, ToolCall
     from arcp_trio.runtime.job.context import JobContext
     from arcp_trio.runtime.job.durable.retry import Retry
     from arcp_trio.runtime.limits import Limits
@@ -154,6 +155,7 @@ __all__ = [
     "BlockingChild",
     "BlockingContext",
     "BlockingResultStream",
+    "BlockingThoughtStream",
     "BlockingToolCall",
     "BrokenResult",
     "BudgetExhausted",
@@ -214,6 +216,7 @@ __all__ = [
     "StaticTokens",
     "Store",
     "SystemClock",
+    "ThoughtStream",
     "TlsFailed",
     "ToolCall",
     "Tracer",
@@ -275,9 +278,10 @@ _NAMES: Final = {
         "BlockingChild",
         "BlockingContext",
         "BlockingResultStream",
+        "BlockingThoughtStream",
         "BlockingToolCall",
     ),
-    "runtime.job.blocks": ("Child", "ResultStream", "ToolCall"),
+    "runtime.job.blocks": ("Child", "ResultStream", "ThoughtStream", "ToolCall"),
     "runtime.job.context": ("JobContext",),
     "runtime.job.durable.retry": ("Retry",),
     "runtime.limits": ("Limits",),

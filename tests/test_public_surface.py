@@ -31,6 +31,7 @@ MODES = [f"Open{kind}" for kind in ("TextMode", *(f"BinaryMode{end}" for end in 
 HANDED_OUT = {
     *("AsyncioContext", "AsyncioFile", "BlockingChild", "BlockingContext", "BlockingResultStream"),
     *(
+        "BlockingThoughtStream",
         "BlockingToolCall",
         "Child",
         "Client",
@@ -39,6 +40,7 @@ HANDED_OUT = {
         "ObservedJob",
         "Question",
         "ResultStream",
+        "ThoughtStream",
         "ToolCall",
     ),
     *("testing.ConnectionRecord", "testing.Subscription"),

@@ -67,7 +67,7 @@ class Assembly:
         return b"".join(part.encode() if isinstance(part, str) else part for part in self._parts)
 
     def _begin(self, result_id: str) -> None:
-        """Begin a result: a durable job begins another one after a restart of its runtime."""
+        """Begin a result: a job may begin it anew, under another id."""
         self._result_id, self._bytes, self._finished = result_id, 0, False
         self._parts.clear()
 

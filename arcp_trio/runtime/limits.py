@@ -201,3 +201,12 @@ def limit_hit(limit: str, most: float, *, what_helps: str | None = None) -> Inte
     if what_helps is not None:
         message = f"{message}: {what_helps}"
     return InternalError(message, details={"limit": limit, "max": most})
+
+
+STREAM_IT: Final = "write it with job.stream_result()"
+"""What helps an agent whose result does not fit into a message."""
+
+
+def too_large(what: str, size: int, most: int, what_helps: str) -> str:
+    """Say how large something is and may be, and what helps."""
+    return f"{what} is {size:,} bytes as JSON, of at most {most:,}; {what_helps}"

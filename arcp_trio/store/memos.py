@@ -18,6 +18,8 @@ NOTE: Final = "note"
 """The kind of the memo that any job may have: its note, for later jobs."""
 NOTE_KEY: Final = '["",1]'
 """The key of a job's note. No step has it, as a step's name has at least one character."""
+RESULT: Final = "result"
+"""The kind of the memos that say how a streamed result goes on in a later run."""
 
 
 APPROVAL: Final = "approval"
@@ -32,7 +34,7 @@ class Memo(msgspec.Struct, frozen=True):
 
     key: str
     kind: str
-    """What the key stands for: a step, a sleep, a question, the note."""
+    """What the key stands for: a step, a sleep, a question, the note, the streamed result."""
     index: int
     """Index of the journal's next entry when the key was remembered first."""
     value: bytes

@@ -40,6 +40,7 @@ def live(*events: tuple[str, Any], columns: int = 80) -> str:
     [
         ("log", {"level": "info", "message": "a\nb"}, ["info: a", "  b"]),
         ("thought", {"text": "hm"}, ["thought: hm"]),
+        ("thought", {"text": "\nwhat?\nwell. \n"}, ["thought: what?", "  well."]),
         ("status", {"phase": "loading"}, ["status: loading"]),
         ("status", {"phase": "loading", "message": "a"}, ["status: loading: a"]),
         ("progress", {"current": 1.5}, ["progress: 1.5"]),

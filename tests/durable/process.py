@@ -41,7 +41,9 @@ class Server:
     async def start(self, *, die_at: int = 0, behind: bool = False) -> None:
         """Start a process, which dies at this commit, and wait until it listens."""
         command = [sys.executable, "-m", "arcp_trio", "serve", "--port", str(self.port)]
-        command += [*self._agents, "--data", str(self._folder)]
+        command += self._agents
+        if "--store" not in self._agents:
+            command += ["--data", str(self._folder)]
         more = {"DIE_AT": str(die_at), "EFFECTS": str(self._folder / "effects")}
         if behind:
             more["DIE_BEHIND"] = "1"

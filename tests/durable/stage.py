@@ -59,6 +59,7 @@ class Life:
         limits: Limits | None = None,
         policy: Policy | None = None,
         provisioner: Provisioner | None = None,
+        features: tuple[str, ...] = CLIENT_FEATURES,
     ) -> AsyncGenerator[Self]:
         """Run a runtime for the length of the block; its client resumes that of the life before."""
         store = store or DurableStore()
@@ -77,7 +78,7 @@ class Life:
                 peers.recorder = before._recorder
             peer = await peers.connect()
             resume = None if before is None else before.peer.resume_from()
-            await peer.hello(features=CLIENT_FEATURES, resume=resume)
+            await peer.hello(features=features, resume=resume)
             yield cls(runtime, store, peer, peers.recorder, clock, peers.connect)
 
     async def until_told(self, job_id: str, text: str) -> None:

@@ -219,29 +219,3 @@ async def test_what_was_trimmed_is_known(autojump_clock: MockClock) -> None:
         await second.peer.until_terminal(accepted["job_id"])
         told = second.told(accepted["job_id"])
     assert told == [*(f"line {n}" for n in range(500)), "resumed 2"]
-
-
-async def test_a_run_has_a_result_of_its_own(autojump_clock: MockClock) -> None:
-    """A result that was begun is begun anew, under another id, which the terminal names."""
-    agents = Agents()
-
-    @agents.agent("agent", durable=True)
-    async def agent(job: JobContext) -> None:
-        async with job.stream_result() as out:
-            await out.write("first half ")
-            await trio.sleep(10)
-            await out.write("second half")
-
-    async with Life.begin(agents) as life:
-        job_id = (await life.peer.submit("agent"))["job_id"]
-        await life.until_told(job_id, "result_chunk")
-        left = life.killed()
-    async with Life.begin(agents, left, before=life) as second:
-        end = await second.peer.until_terminal(job_id)
-        bodies = [e["payload"]["body"] for e in second.events(job_id)]
-    chunks = [body for body in bodies if "result_id" in body]
-    ids = list(dict.fromkeys(body["result_id"] for body in chunks))
-    assert len(ids) == 2
-    assert end["payload"]["result_id"] == ids[1]
-    texts = ["".join(c["data"] for c in chunks if c["result_id"] == each) for each in ids]
-    assert texts == ["first half ", "first half second half"]

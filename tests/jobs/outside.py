@@ -75,6 +75,44 @@ async def asyncio_stream(job: AsyncioContext) -> None:
             await out.write(f"part {number}\n")
 
 
+@agents.agent("blocking-thoughts")
+def blocking_thoughts(job: BlockingContext) -> None:
+    """Think a word at a time."""
+    with job.stream_thought() as out:
+        for word in THOUGHTS:
+            out.write(word)
+
+
+@agents.agent("asyncio-thoughts", loop="asyncio")
+async def asyncio_thoughts(job: AsyncioContext) -> None:
+    """Think a word at a time."""
+    async with job.stream_thought() as out:
+        for word in THOUGHTS:
+            await out.write(word)
+
+
+THOUGHTS: Final = ["It is ", "3.", "14, ", "or so", ". ", "Then\n", "\n", "what", "? Go", " on"]
+SENTENCES: Final = ["It is 3.14, or so. ", "Then\n", "\nwhat? ", "Go on"]
+
+
+@agents.agent("forgetful", loop="asyncio")
+async def forgetful(job: AsyncioContext) -> Json:
+    """Forget to await."""
+    job.log("lost")  # type: ignore[unused-coroutine]
+    steps = job.step("lost", job.log, "lost")
+    return str(type(steps).__name__)
+
+
+FORGOTTEN: Final = [
+    {
+        "level": "error",
+        "message": f"the agent has called AsyncioContext.{call} without await:"
+        " the call has done nothing",
+    }
+    for call in ("log", "step")
+]
+
+
 RESULT: Final = ["written\n", "to the child", "0.75", True, True]
 KINDS: Final = [
     *("log", "thought", "status", "progress", "metric", "metric", "artifact_ref"),

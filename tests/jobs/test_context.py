@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from decimal import Decimal
 
 import pytest
@@ -12,7 +13,8 @@ from trio.testing import MockClock
 from arcp_trio import ArcpError, JobContext, Limits, Runtime
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.wire.json import Json
-from tests.jobs.acting import play, said
+from tests.jobs import outside
+from tests.jobs.acting import end_of, play, said
 from tests.stage import make_runtime
 
 
@@ -81,6 +83,57 @@ async def test_each_method_says_its_event(
                 "sha256": "ab" * 32,
             },
         ),
+    ]
+
+
+async def test_thoughts_are_told_by_the_sentence(
+    runtime: Runtime, peer: Peer, autojump_clock: MockClock
+) -> None:
+    """Tokens of a model are told once a sentence or a line has ended, and the rest at the end."""
+    endless = "and on " * 200
+
+    async def act(job: JobContext) -> Json:
+        with suppress(ValueError):
+            async with job.stream_thought() as out:
+                for word in outside.THOUGHTS:
+                    await out.write(word)
+                raise ValueError
+        async with job.stream_thought() as out:
+            for letter in endless:
+                await out.write(letter)
+            await out.flush()
+            await out.write(" \n")
+
+    await play(runtime, peer, act)
+    thoughts = [body["text"] for kind, body in said(peer) if kind == "thought"]
+    assert thoughts[:-2] == outside.SENTENCES
+    assert [len(each) for each in thoughts[-2:]] == [1_001, 399]
+    assert "".join(thoughts[-2:]) == endless
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+async def test_a_forgotten_await_is_told(
+    runtime: Runtime, peer: Peer, autojump_clock: MockClock
+) -> None:
+    """Each call that was not awaited is an error in the job's log; others are not named."""
+
+    async def act(job: JobContext) -> Json:
+        job.metric("cost.x", 1, unit="USD")  # type: ignore[unused-coroutine]
+        async with job.stream_result() as out:
+            out.write("lost")  # type: ignore[unused-coroutine]
+        job.thought("given up").close()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(job.log, "by a task")
+        later = job.log("later")
+        await later
+
+    end = await end_of(runtime, peer, act)
+    assert end["final_status"] == "success"
+    told = [body["message"] for kind, body in said(peer) if kind == "log"]
+    assert told == [
+        *("by a task", "later"),
+        "the agent has called JobContext.metric without await: the call has done nothing",
+        "the agent has called ResultStream.write without await: the call has done nothing",
     ]
 
 

@@ -81,6 +81,24 @@ async def test_a_result_is_streamed(runtime: Runtime, peer: Peer, agent: str) ->
     assert "".join(each["body"]["data"] for each in events) == "part 0\npart 1\npart 2\n"
 
 
+@pytest.mark.parametrize("agent", ["blocking-thoughts", "asyncio-thoughts"])
+async def test_thoughts_are_told_by_the_sentence(runtime: Runtime, peer: Peer, agent: str) -> None:
+    """Words become sentences, as on Trio."""
+    job = await peer.submit(agent)
+    await end_of(peer, job)
+    events = [frame["payload"]["body"] for frame in peer.recorder.events(job["job_id"])]
+    assert [body["text"] for body in events] == outside.SENTENCES
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+async def test_a_forgotten_await_is_told(runtime: Runtime, peer: Peer) -> None:
+    """An agent under asyncio that forgets to await is told of it, as on Trio."""
+    job = await peer.submit("forgetful")
+    await end_of(peer, job)
+    events = [frame["payload"]["body"] for frame in peer.recorder.events(job["job_id"])]
+    assert events == outside.FORGOTTEN
+
+
 @pytest.mark.parametrize("agent", ["refused", "refused-async"])
 async def test_a_refusal_is_raised_in_the_agent(runtime: Runtime, peer: Peer, agent: str) -> None:
     """What the lease does not allow raises the class of its error, and ends the tool call."""

@@ -70,6 +70,10 @@ async def test_what_an_agent_is_refused_counts(autojump_clock: MockClock) -> Non
         job = await peer.submit("greedy")
         end = await peer.until_terminal(job["job_id"])
         assert end["payload"]["details"]["limit"] == "frame_bytes_out"
+        assert end["payload"]["message"] == (
+            "the limit frame_bytes_out is reached: the result is 6,002 bytes as JSON, of at most"
+            " 4,488; write it with job.stream_result()"
+        )
         assert refusals(stage) == {"frame_bytes_out": 2, "PERMISSION_DENIED": 1}
 
 

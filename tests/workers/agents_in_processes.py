@@ -32,6 +32,13 @@ agents.agent("blocking", process=True)(outside.blocking)
 agents.agent("awaiting", loop="asyncio", process=True)(outside.awaiting)
 agents.agent("blocking-stream", process=True)(outside.blocking_stream)
 agents.agent("asyncio-stream", loop="asyncio", process=True)(outside.asyncio_stream)
+agents.agent("forgetful", loop="asyncio", process=True)(outside.forgetful)
+
+
+@agents.agent("forgetful-on-trio", process=True)
+async def forgetful_on_trio(job: JobContext) -> None:
+    """Forget to await."""
+    job.log("lost")  # type: ignore[unused-coroutine]
 
 
 @agents.agent("on-trio", process=True)
@@ -175,6 +182,12 @@ async def wrong_loop(_job: JobContext) -> Json:
 @agents.agent("nothing", process=True)
 async def nothing(_job: JobContext) -> Json:
     """Return at once."""
+
+
+@agents.agent("heavy", process=True)
+def heavy(job: BlockingContext) -> Json:
+    """Return a text of that many characters."""
+    return "x" * job.input
 
 
 @agents.agent("loud", process=True)

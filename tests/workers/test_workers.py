@@ -50,6 +50,17 @@ async def test_a_result_is_streamed(peer: Peer, agent: str) -> None:
     assert "".join(each["body"]["data"] for each in events) == "part 0\npart 1\npart 2\n"
 
 
+@pytest.mark.parametrize(
+    ("agent", "calls"), [("forgetful", ["log", "step"]), ("forgetful-on-trio", ["log"])]
+)
+async def test_a_forgotten_await_is_told(peer: Peer, agent: str, calls: list[str]) -> None:
+    """The job says which calls its agent has not awaited."""
+    job = await peer.submit(agent)
+    await end_of(peer, job)
+    said = [frame["payload"]["body"]["message"] for frame in peer.recorder.events(job["job_id"])]
+    assert [words.partition(" without")[0].partition(".")[2] for words in said] == calls
+
+
 async def test_a_worker_is_confined(peer: Peer) -> None:
     """A worker has the environment that it was given, its own group, and no way to more rights."""
     found = (await run(peer, "about"))["result"]
@@ -139,6 +150,18 @@ async def test_a_call_that_is_too_large_is_refused(peer: Peer, size: int) -> Non
     assert ("frame_bytes_out" if size < 4 * MIB else f"at most {4 * MIB} bytes") in said
     bodies = [frame["payload"]["body"] for frame in peer.recorder.events(job["job_id"])]
     assert [body["message"] for body in bodies] == ["calm"]
+
+
+IN_THE_RUNTIME = pytest.mark.logs_error("agent returned too much")
+
+
+@pytest.mark.parametrize("size", [pytest.param(2_000_000, marks=IN_THE_RUNTIME), 50_000_000])
+async def test_a_result_that_is_too_large(peer: Peer, size: int) -> None:
+    """The error has its size, and says how a result of that size is told."""
+    end = await run(peer, "heavy", size)
+    assert end["code"] == "INTERNAL_ERROR"
+    assert f"the result is {size + 2:,} bytes as JSON" in end["message"]
+    assert end["message"].endswith("write it with job.stream_result()")
 
 
 async def test_frames_of_a_worker_are_looked_at_a_few_at_a_time() -> None:

@@ -177,8 +177,8 @@ class PeopleDisplay:
     async def _finish_streamed(self, value: str | bytes) -> None:
         if not await self._result.finish(value):
             raise CommandError(
-                f"{self._job_id} succeeded, but its agent has begun the result anew after a"
-                " restart, and what was written is the beginning of the other one;"
+                f"{self._job_id} succeeded, but its agent has begun the result anew,"
+                " and what was written is the beginning of the other one;"
                 f" {PROGRAM} watch {self._job_id} writes the result",
                 exit_code=ExitCode.FAILED,
             )

@@ -70,7 +70,7 @@ class Teller:
         self._streamed = 0
         self._tellers: dict[str, Callable[[JsonObject], list[str]]] = {
             "log": self._log,
-            "thought": lambda body: self._line("thought", _text(body, "text"), "dim"),
+            "thought": lambda body: self._line("thought", _text(body, "text").strip(), "dim"),
             "status": self._note_status,
             "progress": self._note_progress,
             "tool_call": self._note_call,

@@ -18,7 +18,7 @@ class StreamedResult:
     """Writes text and bytes to a file or a pipe as they are, and safe text to a terminal.
 
     What cannot be written when its chunk comes is written when the whole result is known: chunks
-    that are not in order, and those of a result that the agent begins anew after a restart.
+    that are not in order, and those of a result that the agent begins anew.
     """
 
     def __init__(self, out: Output, screen: Screen) -> None:
@@ -98,7 +98,7 @@ class StreamedResult:
             if not self._out.is_terminal:
                 return False
             self._safe, self._written = SafeText(), 0
-            await self._screen.add(["the agent has begun its result anew after a restart:"], "")
+            await self._screen.add(["the agent has begun its result anew:"], "")
         await self._write_rest(value)
         return True
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Final
 
 import trio
@@ -199,6 +199,8 @@ class AgentLife:
         finally:
             self._turn_over.set()
             with trio.move_on_after(CLOSE_SECONDS, shield=True):
+                with suppress(ArcpError):  # the job may have ended
+                    await self._events.flush()
                 await self._requests.close()
         await self._finish(self._turn)
 
@@ -219,6 +221,7 @@ class AgentLife:
         """Pass on what the agent tells, or decide what it asks for; return what comes after it."""
         if isinstance(item, acp.Request):
             assert self._requests is not None, "there are requests after the session has begun"
+            await self._events.flush()
             await self._requests.take(item)
             return None
         try:
@@ -231,6 +234,7 @@ class AgentLife:
     async def _finish(self, turn: acp.Turn) -> None:
         if self._settle_seconds and not self._stopping.is_set():
             await self._outside.tell_late(self._settle_seconds)
+            await self._events.flush()
         if self._failure is None and not self._stopping.is_set():
             assert turn.stop_reason is not None, "a turn without one raises its failure"
             self._failure = end_of_turn(self._job.agent, turn.stop_reason)

@@ -44,6 +44,7 @@ class UpdateEvents:
     def __init__(self, job: JobContext, calls: Calls, conversation: AgentConversation) -> None:
         self.result: Final = SpokenResult(job)
         self._job = job
+        self._thoughts: Final = job.stream_thought()
         self._room: Final = room(job.limits)
         self._tool_calls: Final = AgentToolCalls(job, calls)
         self._conversation: Final = conversation
@@ -59,6 +60,7 @@ class UpdateEvents:
             text, beyond = _merged(update, update.text, ready)
             await self._tell_text(update.role, text)
             return beyond
+        await self.flush()
         try:
             await self._tell(update)
         except (ValueError, InvalidEvent) as error:
@@ -87,12 +89,17 @@ class UpdateEvents:
             case _:
                 raise ValueError("its kind is not known")
 
+    async def flush(self) -> None:
+        """Tell the thought that has not come to the end of a sentence."""
+        await self._thoughts.flush()
+
     async def _tell_text(self, role: acp.Role, text: str) -> None:
-        if role == "agent":
-            await self.result.add(text)
-        elif role == "thought":
+        if role == "thought":
             for piece in pieces(text, self._room):
-                await self._job.thought(piece)
+                await self._thoughts.write(piece)
+        elif role == "agent":
+            await self.flush()
+            await self.result.add(text)
 
     async def _tell_content(self, chunk: acp.Chunk) -> None:
         content = chunk.content

@@ -16,7 +16,8 @@ from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.outcome import Outcome
 from arcp_trio.runtime.job.provisioning import explained
-from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.job.result_chunks import ResultChunks, recall_result
+from arcp_trio.runtime.limits import STREAM_IT, limit_hit, too_large
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.json import MAX_DEPTH, JsonLike, dumps
 
@@ -82,6 +83,9 @@ class AgentRun:
         try:
             with self._scope, job.span.current():
                 result = await job.jobs.call_agent(job)
+                if job.chunks is None and job.memory.result:
+                    job.chunks = ResultChunks("")
+                    await recall_result(job, job.chunks)  # a step that is done has streamed it
                 if not job.suspended:
                     job.memory.warn_of_the_rest(job.facts)
                     job.decide_if_late()  # the agent may have held the loop beyond its time
@@ -154,7 +158,8 @@ def _outcome_of_return(job: Job, result: JsonLike) -> Outcome:
     if len(encoded) > job.most_payload_bytes:
         log.error("agent returned too much", extra=job.facts | {"bytes": len(encoded)})
         core = job.core
-        too_big = limit_hit("frame_bytes_out", core.limits.frame_bytes_out)
+        helps = too_large("the result", len(encoded), job.most_payload_bytes, STREAM_IT)
+        too_big = limit_hit("frame_bytes_out", core.limits.frame_bytes_out, what_helps=helps)
         return outcome.failed(core.metrics.refused(too_big))
     return outcome.succeeded(encoded)
 

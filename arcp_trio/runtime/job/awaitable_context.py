@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from arcp_trio.runtime.credentials.credential import Credential
-from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
+from arcp_trio.runtime.job.awaiting import awaited
+from arcp_trio.runtime.job.blocks import Child, ResultStream, ThoughtStream, ToolCall
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.durable.calls import DurableCalls
 from arcp_trio.runtime.job.durable.keys import key_of
@@ -25,6 +26,7 @@ class AwaitableContext(DurableCalls):
     event is in the job's journal when the call returns.
     """
 
+    @awaited
     async def over(self) -> None:
         """Wait until the job has ended, even if its agent does not stop within its grace.
 
@@ -33,6 +35,7 @@ class AwaitableContext(DurableCalls):
         """
         await self._link.do(Desk.over)
 
+    @awaited
     async def rotate(self, credential_id: str) -> Credential:
         """Replace a credential by a new one, and have the old one revoked (§9.8.2).
 
@@ -54,6 +57,7 @@ class AwaitableContext(DurableCalls):
         """
         return ToolCall(self._link, tool, args, job_id=self.id if self._facts.durable else None)
 
+    @awaited
     async def delegate(
         self,
         agent: str,
@@ -82,6 +86,7 @@ class AwaitableContext(DurableCalls):
         )
         return Child(self._link, child_id)
 
+    @awaited
     async def ask(
         self,
         prompt: str,
@@ -123,18 +128,29 @@ class AwaitableContext(DurableCalls):
 
     # -- events (§8.2)
 
+    @awaited
     async def log(self, message: str, level: str = "info") -> None:
         """Emit a log line. Levels: trace, debug, info, warn, error, critical."""
         await self._emit("log", {"level": level, "message": message})
 
+    @awaited
     async def thought(self, text: str) -> None:
-        """Emit what the agent is thinking."""
+        """Emit what the agent is thinking: a sentence, or more; for less, see `stream_thought`."""
         await self._emit("thought", {"text": text})
 
+    def stream_thought(self) -> ThoughtStream:
+        """Emit what a model thinks: `async with job.stream_thought() as out: await out.write(…)`.
+
+        Each event has whole sentences, however small the pieces are.
+        """
+        return ThoughtStream(self._link, self)
+
+    @awaited
     async def status(self, phase: str, message: str | None = None) -> None:
         """Emit that a new phase of the work has begun."""
         await self._emit("status", {"phase": phase, "message": message})
 
+    @awaited
     async def progress(
         self,
         current: float,
@@ -146,6 +162,7 @@ class AwaitableContext(DurableCalls):
         body = {"current": current, "total": total, "units": units, "message": message}
         await self._emit("progress", body)
 
+    @awaited
     async def metric(
         self,
         name: str,
@@ -158,6 +175,7 @@ class AwaitableContext(DurableCalls):
         body = {"name": name, "value": value, "unit": unit, "dimensions": kept}
         await self._emit("metric", body)
 
+    @awaited
     async def artifact(
         self,
         uri: str,
@@ -190,6 +208,7 @@ class AwaitableContext(DurableCalls):
         """
         return ResultStream(self._link, encoding)
 
+    @awaited
     async def emit(self, kind: str, body: Mapping[str, Json]) -> None:
         """Emit any event of §8.2, or an `x-vendor.*` one.
 

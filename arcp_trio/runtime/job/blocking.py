@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
 from arcp_trio.runtime.job.awaitable_context import AwaitableContext
-from arcp_trio.runtime.job.blocks import Child, ResultStream, ToolCall
+from arcp_trio.runtime.job.blocks import Child, ResultStream, ThoughtStream, ToolCall
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.files import file_of
 from arcp_trio.runtime.job.job_view import JobFacts, JobView
@@ -197,6 +197,13 @@ class BlockingContext(JobView):
         )
         return BlockingChild(_finished(coroutine))
 
+    def stream_thought(self) -> BlockingThoughtStream:
+        """Emit what a model thinks: `with job.stream_thought() as out: out.write(…)`.
+
+        See `JobContext.stream_thought`.
+        """
+        return BlockingThoughtStream(self._awaitable.stream_thought())
+
     def stream_result(self, encoding: Encoding = "utf8") -> BlockingResultStream:
         """Stream the result: `with job.stream_result() as out: out.write(…)`.
 
@@ -263,6 +270,32 @@ class BlockingResultStream:
         traceback: TracebackType | None,
     ) -> None:
         _finished(self._stream.__aexit__(kind, error, traceback))
+
+
+class BlockingThoughtStream:
+    """`with job.stream_thought() as out: out.write("…")`, a word or a token at a time."""
+
+    def __init__(self, stream: ThoughtStream) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> Self:
+        return self
+
+    def write(self, text: str) -> None:
+        """Go on thinking; see `ThoughtStream.write`."""
+        _finished(self._stream.write(text))
+
+    def flush(self) -> None:
+        """Tell what was written and is not told yet."""
+        _finished(self._stream.flush())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.flush()
 
 
 class BlockingChild:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from codecs import getincrementaldecoder
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
+from arcp_trio.runtime.job.authors import OUTSIDE
+from arcp_trio.runtime.job.awaiting import awaited
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.durable.keys import key_of
 from arcp_trio.runtime.job.durable.places import (
@@ -20,8 +23,14 @@ from arcp_trio.wire.ids import new_id, stable_id
 from arcp_trio.wire.json import Json, JsonLike
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.job.awaitable_context import AwaitableContext
     from arcp_trio.runtime.job.link import Link
     from arcp_trio.runtime.job.result_writer import Encoding
+
+MOST_THOUGHT: Final = 1_000
+"""Characters of a thought that are told although no sentence has ended."""
+
+_SENTENCE_END: Final = re.compile(r"\S\s*?\n|[.!?…]['\")\]]*\s+|[。！？]+")  # noqa: RUF001
 
 
 class ToolCall:
@@ -89,10 +98,11 @@ class ResultStream:
         self._open = False
 
     async def __aenter__(self) -> Self:
-        await self._link.do(Desk.begin_result, self._encoding)
+        await self._link.do(Desk.begin_result, self._encoding, self._author())
         self._open = True
         return self
 
+    @awaited
     async def write(self, data: str | bytes | bytearray | memoryview) -> None:
         """Add to the result: text or UTF-8, whose characters several writes may share; or bytes.
 
@@ -102,7 +112,7 @@ class ResultStream:
         """
         if not self._open:
             raise ValueError("this is not the block of a streamed result")
-        await self._link.do(Desk.write_result, self._checked(data))
+        await self._link.do(Desk.write_result, self._checked(data), self._author())
 
     def summarize(self, summary: str) -> None:
         """Say in words what the result is: the message that ends the job has it (§8.4).
@@ -115,6 +125,10 @@ class ResultStream:
         if not self._open:
             raise ValueError("this is not the block of a streamed result")
         self._link.ask(Desk.summarize, summary)
+
+    def _author(self) -> str:
+        step = here(self._link.task()).step
+        return OUTSIDE if step is None else key_of(step.path)
 
     def _checked(self, data: str | bytes | bytearray | memoryview) -> bytes:
         if isinstance(data, str) and self._decoder is not None:
@@ -139,6 +153,53 @@ class ResultStream:
             await self._link.do(Desk.end_result)  # noqa: ASYNC102 - nothing is being cancelled
 
 
+class ThoughtStream:
+    """`async with job.stream_thought() as out: await out.write("…")`, a word or a token at a time.
+
+    An event has as many whole sentences or lines as there are, so that a model that thinks in
+    tokens neither fills the job's journal nor has a line for each. The rest is told by `flush`, and
+    at the end of the block, however that is left.
+    """
+
+    def __init__(self, link: Link, job: AwaitableContext) -> None:
+        self._link = link
+        self._job = job
+        self._text = ""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    @awaited
+    async def write(self, text: str) -> None:
+        """Go on thinking."""
+        self._text += text
+        ends = [end.end() for end in _SENTENCE_END.finditer(self._text)]
+        if ends:
+            await self._tell(ends[-1])
+        elif len(self._text) > MOST_THOUGHT:
+            await self._tell(len(self._text))
+
+    @awaited
+    async def flush(self) -> None:
+        """Tell what was written and is not told yet, unless it is blank."""
+        if self._text.strip():
+            await self._tell(len(self._text))
+        else:
+            self._text = ""
+
+    async def _tell(self, size: int) -> None:
+        thought, self._text = self._text[:size], self._text[size:]
+        await self._job.thought(thought)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.flush()
+
+
 class Child:
     """A delegated job, as the agent that delegated has it."""
 
@@ -151,6 +212,7 @@ class Child:
         """The child job's id."""
         return self._id
 
+    @awaited
     async def result(self) -> Json:
         """Wait for the child's end and return what its agent returned, or streamed.
 

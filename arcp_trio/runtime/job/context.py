@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, overload
 import trio
 
 from arcp_trio.runtime.job.awaitable_context import AwaitableContext
+from arcp_trio.runtime.job.awaiting import awaited
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.files import file_of
 from arcp_trio.wire.json import Json
@@ -39,6 +40,7 @@ class JobContext(AwaitableContext):
     only every few dozen events.
     """
 
+    @awaited
     async def ask_approval(
         self, call_id: str, tool: str, args: Json, capability: str, targets: Sequence[str]
     ) -> None:
@@ -58,6 +60,7 @@ class JobContext(AwaitableContext):
         """
         await self._link.do(Desk.ask_approval, call_id, tool, args, capability, targets)
 
+    @awaited
     async def decision(self, call_id: str) -> Mapping[str, Json]:
         """Wait for what people decide, and return if the operation is allowed: do it at once.
 

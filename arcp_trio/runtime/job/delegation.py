@@ -16,6 +16,7 @@ from arcp_trio.runtime.job.acceptance import accept
 from arcp_trio.runtime.job.approvals import decided_alone
 from arcp_trio.runtime.job.draft import JobSource, Wanted
 from arcp_trio.runtime.job.durable import steps
+from arcp_trio.runtime.job.durable.keys import key_of
 from arcp_trio.runtime.job.events import add_event, give_way
 from arcp_trio.runtime.job.granting import decided_lease
 from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
@@ -102,7 +103,7 @@ async def delegate(
     refuse_if_suspended(parent)
     delegate_id = new_id("del_")
     if not parent.memory.durable:
-        key = delegate_id  # nothing is remembered, so that a name may come twice
+        key = key_of((delegate_id, 1))  # nothing is stored, so that a name may come twice
     state = parent.memory.begin(key, steps.CHILD) or {}
     if "done" in state:
         return str(state["done"])

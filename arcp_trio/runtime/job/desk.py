@@ -113,18 +113,27 @@ class Desk:
 
     def finish_step(self, key: str, result: str) -> None:
         """End a step with its result, as JSON."""
+        self._finish_writing(key)
         steps.finish(self.job, key, result.encode())
 
     def fail_step(self, key: str, failed: int, pause: float) -> float:
         """Count a call of a step's function that failed; return when to try again."""
-        return steps.fail(self.job, key, failed, pause)
+        again_at = steps.fail(self.job, key, failed, pause)
+        if self._writer is not None and not self.job.suspended:
+            self._writer.fail_step(key)
+        return again_at
 
     def finish_tool(self, key: str, call_id: str, result: str) -> None:
         """End a tool call that is a step with its result, as JSON."""
         encoded = result.encode()
+        self._finish_writing(key)
         steps.finish_call(self.job, key, self._calls[call_id], loads(encoded), encoded)
         self._approvals.pop(call_id, None)
         del self._calls[call_id]
+
+    def _finish_writing(self, key: str) -> None:
+        if self._writer is not None:
+            self._writer.finish_step(key)
 
     def fail_tool(self, key: str, call_id: str, error: BaseException) -> None:
         """End a tool call that is a step with an error, unless it has ended."""
@@ -263,14 +272,17 @@ class Desk:
             key = f"approval {key}"
             await decided_alone(self.job, capability, target, {"target": target}, key)
 
-    async def begin_result(self, encoding: Encoding) -> None:
-        """Begin the streamed result."""
-        self._writer = await ResultWriter.begin(self.job, encoding)
+    async def begin_result(self, encoding: Encoding, author: str) -> None:
+        """Begin the streamed result, in a step or outside of steps."""
+        if self._writer is not None and self._writer.is_left:
+            self._writer.begin_again(encoding)
+        else:
+            self._writer = await ResultWriter.begin(self.job, encoding, author)
 
-    async def write_result(self, data: bytes) -> None:
-        """Add to the streamed result."""
+    async def write_result(self, data: bytes, author: str) -> None:
+        """Add to the streamed result what a step writes, or the code outside of steps."""
         assert self._writer is not None, "the result was begun"
-        await self._writer.write(data)
+        await self._writer.write(data, author)
 
     async def end_result(self) -> None:
         """Finish the streamed result."""

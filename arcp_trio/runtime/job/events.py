@@ -11,7 +11,7 @@ from arcp_trio.runtime.job import costs
 from arcp_trio.runtime.job.durable.places import Telling
 from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
-from arcp_trio.runtime.limits import limit_hit
+from arcp_trio.runtime.limits import limit_hit, too_large
 from arcp_trio.wire import events
 from arcp_trio.wire.errors import ArcpError, JobCancelled
 from arcp_trio.wire.event_bodies import ResultChunkBody
@@ -43,6 +43,8 @@ async def emit(
     """
     if kind == QUESTION:
         raise InvalidEvent(f"{kind}: job.ask emits it")
+    if kind == "result_chunk" and job.memory.durable and telling is Telling.ALWAYS:
+        raise InvalidEvent(f"{kind}: expected outside of steps, where stream_result works @ $")
     charged = add_event(job, kind, body, telling)
     error = None if charged is None else costs.overspent(job, charged)
     await give_way(job)
@@ -68,10 +70,8 @@ def add_event(
         ArcpError: the event is too large, or the job has ended.
     """
     body, payload = _as_told(job, kind, body)
-    if kind == "result_chunk":
-        telling = Telling.ALWAYS  # each run has a result of its own
-        if not _take_chunk(job, body):
-            return None
+    if kind == "result_chunk" and not _take_chunk(job, body):
+        return None
     if job.suspended and not to_remember:
         return None
     if telling is Telling.UNLESS_TOLD and job.memory.passes_over(payload):
@@ -132,8 +132,9 @@ def _as_told(
 def _encoded(job: Job, kind: str, body: Mapping[str, JsonLike]) -> bytes:
     payload = events.encode_event(kind, body, rfc3339(job.core.clock.now()))
     if len(payload) > job.most_payload_bytes:
-        most = job.core.limits.frame_bytes_out
-        raise job.core.metrics.refused(limit_hit("frame_bytes_out", most))
+        most, helps = job.core.limits.frame_bytes_out, "emit where it is, as an artifact_ref"
+        helps = too_large(f"the event {kind}", len(payload), job.most_payload_bytes, helps)
+        raise job.core.metrics.refused(limit_hit("frame_bytes_out", most, what_helps=helps))
     refuse_if_ended(job)
     return payload
 

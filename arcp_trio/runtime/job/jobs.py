@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from arcp_trio.runtime.job.agent_threads import AgentThreads
+from arcp_trio.runtime.job.awaiting import call_agent
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.ending import stop_agent
@@ -217,7 +218,7 @@ class Jobs:
         if len(job.input) > LARGE:
             async with self.core.long_steps.turn(job.principal):
                 _ = context.input  # which decodes it
-        result: JsonLike = await job.agent.function(context)
+        result: JsonLike = await call_agent(job.agent.function, context)
         return result
 
     async def turn_for_result(self, job: Job) -> None:

@@ -21,6 +21,9 @@ _Ts = TypeVarTuple("_Ts")
 class Link(Protocol):
     """An agent's way to its job's desk, wherever the agent runs."""
 
+    forgotten: list[str]
+    """The calls that the agent has made and not awaited, and that are not told of yet."""
+
     async def do(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
         """Have an operation carried out, and wait for it; the job can be cancelled here."""
         ...
@@ -43,6 +46,7 @@ class DirectLink:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
+        self.forgotten: list[str] = []
 
     async def do(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
         """Have an operation carried out, and wait for it."""
@@ -85,6 +89,7 @@ class DistantLink(ABC):
 
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
+        self.forgotten: list[str] = []
 
     @abstractmethod
     async def _wait(self, future: Future[_T]) -> _T: ...

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from arcp_trio.runtime.job.asyncio_context import AsyncioContext
+from arcp_trio.runtime.job.awaiting import call_agent
 from arcp_trio.runtime.job.blocking import BlockingContext
 from arcp_trio.wire.json import JsonLike
 
@@ -71,7 +72,7 @@ class AsyncioWork:
             self._cancel_task = lambda: loop.call_soon_threadsafe(task.cancel)
             if self._cancelled:
                 task.cancel()
-        return await self._function(self._context)
+        return await call_agent(self._function, self._context)
 
     def cancel(self) -> None:
         """Cancel the function's task."""

@@ -18,7 +18,7 @@ from arcp_trio.wire.errors import ArcpError, InternalError, clip, error_from_pay
 from arcp_trio.wire.event_bodies import ResultChunkBody
 from arcp_trio.wire.events import InvalidEvent, read_body
 from arcp_trio.wire.features import Feature
-from arcp_trio.wire.json import JsonLike, dumps, loads_object
+from arcp_trio.wire.json import JsonLike, JsonValue, dumps, loads_object
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
@@ -73,8 +73,21 @@ class ResultChunks:
         if self.size + size > limits.result_bytes:
             raise self.fail(metrics.refused(limit_hit("result_bytes", limits.result_bytes)))
         if not job.sends_chunks and self.size + size > job.most_payload_bytes:
-            raise self.fail(metrics.refused(limit_hit("frame_bytes_out", limits.frame_bytes_out)))
+            helps = "the client that has submitted the job takes the result in one message only"
+            inline = limit_hit("frame_bytes_out", limits.frame_bytes_out, what_helps=helps)
+            raise self.fail(metrics.refused(inline))
         self.size += size
+
+    @property
+    def finished(self) -> bool:
+        """Whether its last chunk is there."""
+        return self._finished
+
+    def begin_anew(self, result_id: str) -> None:
+        """Begin another result, in place of this one."""
+        self.id, self.size, self.next_chunk = result_id, 0, 0
+        self._finished, self._all_text = False, True
+        self._kept.clear()
 
     def summarize(self, summary: str, most_bytes: int) -> None:
         """Have the terminal say this of the result.
@@ -110,18 +123,46 @@ class ResultChunks:
         Raises:
             InternalError: the result is no longer stored.
         """
-        if job.sends_chunks:
-            chunks = await stored_chunks(job.core, job.principal, job.id, self.id)
-            data = b"".join(map(decoded_chunk, chunks))
-        else:
-            data = b"".join(self._kept)
+        data = await self.data(job)
         return data.decode() if self._all_text else data
+
+    async def data(self, job: Job) -> bytes:
+        """Return what the chunks so far have.
+
+        Raises:
+            InternalError: it is no longer stored.
+        """
+        if not job.sends_chunks:
+            return b"".join(self._kept)
+        count = self.next_chunk
+        chunks = await stored_chunks(job.core, job.principal, job.id, self.id)
+        return b"".join(map(decoded_chunk, chunks[:count]))
+
+
+async def recall_result(job: Job, result: ResultChunks) -> bytes:
+    """Have a job's result be the one that earlier runs have left; return what that has so far.
+
+    Raises:
+        InternalError: it is no longer stored.
+    """
+    left = job.memory.result
+    (head,) = [each for each in left if "summary" in each]
+    summary = head["summary"]
+    result.id, result.summary = str(head["result_id"]), None if summary is None else str(summary)
+    if job.sends_chunks:
+        chunks = await stored_chunks(job.core, job.principal, job.id, result.id)
+    else:
+        mine = [each for each in left if each["result_id"] == result.id]
+        chunks = [chunk_of(each) for each in mine if "data" in each]
+    for chunk in chunks:
+        result.take(job, chunk)
+    return b"".join(map(decoded_chunk, chunks))
 
 
 async def stored_chunks(
     core: Core, principal: str, job_id: str, result_id: str
 ) -> list[ResultChunkBody]:
-    """Read the chunks of a result back from the journal of a job that has ended.
+    """Read the chunks of a result that are stored back from the journal of its job.
 
     Raises:
         InternalError: the result is no longer stored.
@@ -134,16 +175,22 @@ async def stored_chunks(
         try:
             page = await reads.owed({job_id: at}, PAGE_ENTRIES, PAGE_BYTES)
         except JournalTrimmed:
-            raise InternalError("the streamed result is no longer stored") from None
+            most = min(core.limits.journal_bytes, core.store.journal_bytes)
+            raise InternalError(
+                "the beginning of the streamed result is no longer stored: with what else the job"
+                f" has emitted, it is longer than journal_bytes, {most:,} bytes"
+            ) from None
         at, ended = at + len(page), not page or page[-1][1].terminal
         tails = [entry.tail for _, entry in page if entry.feature == Feature.RESULT_CHUNK]
-        # Each run of a durable job has begun a result of its own.
-        chunks += [each for each in map(_chunk_in, tails) if each.result_id == result_id]
+        # A result that was begun anew has left the chunks of the one before.
+        found = (chunk_of(loads_object(payload_of(tail))["body"]) for tail in tails)
+        chunks += [each for each in found if each.result_id == result_id]
     return chunks
 
 
-def _chunk_in(tail: bytes) -> ResultChunkBody:
-    chunk = read_body("result_chunk", loads_object(payload_of(tail))["body"])
+def chunk_of(body: JsonValue) -> ResultChunkBody:
+    """Return a chunk that is stored."""
+    chunk = read_body("result_chunk", body)
     assert isinstance(chunk, ResultChunkBody)
     return chunk
 

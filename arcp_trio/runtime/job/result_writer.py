@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 import trio
 
+from arcp_trio.runtime.job.authors import OUTSIDE, Authors
+from arcp_trio.runtime.job.durable.keys import is_within, named
 from arcp_trio.runtime.job.events import add_event, give_way
-from arcp_trio.runtime.job.result_chunks import ResultChunks, base64_text
+from arcp_trio.runtime.job.result_chunks import (
+    ResultChunks,
+    base64_text,
+    recall_result,
+)
 from arcp_trio.runtime.limits import LEAST_CHUNK_BYTES
 from arcp_trio.runtime.wake import Wake
 from arcp_trio.wire.errors import ArcpError, InternalError
@@ -16,7 +22,10 @@ from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, dumps
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from arcp_trio.runtime.job.job import Job
+    from arcp_trio.wire.json import JsonObject, JsonValue
 
 Encoding: TypeAlias = Literal["utf8", "base64"]
 
@@ -37,13 +46,21 @@ class ResultWriter:
 
     What is written is sent within milliseconds, together with what follows in that time; a client
     that falls behind gets fewer and larger chunks.
+
+    A later run of a durable job goes on with the chunks that are stored: what it writes again is
+    not sent again (see `authors`). If it writes something else, what counts is sent as another
+    result, whose id the terminal has.
     """
 
-    def __init__(self, job: Job, chunks: ResultChunks, encoding: Encoding) -> None:
+    def __init__(self, job: Job, chunks: ResultChunks, encoding: Encoding, author: str) -> None:
+        self.is_left = False
+        """Whether the step has failed in which it was begun, and is called again."""
         self._job = job
+        self._author = author
         self._chunks = chunks
         self._encoding = encoding
         self._most = job.core.limits.chunk_bytes
+        self._authors = Authors()
         self._unsent = bytearray()
         self._since = 0.0
         """The time since which there is unsent data, or since which it is less than it was."""
@@ -51,36 +68,74 @@ class ResultWriter:
         """Whether the task that flushes waits for something to be written."""
         self._written = Wake()
         self._flushing = trio.CancelScope()
+        self._reading = trio.Lock()
+        """Held while what was sent is read back."""
+        self._sent_meanwhile = bytearray()
 
     @classmethod
-    async def begin(cls, job: Job, encoding: Encoding) -> Self:
-        """Begin a job's result.
+    async def begin(cls, job: Job, encoding: Encoding, author: str) -> Self:
+        """Begin a job's result, or go on with that of an earlier run.
+
+        `author` says in which step that is.
 
         Raises:
-            InternalError: the job has begun one before.
+            InternalError: the job has begun one before, or it is no longer stored.
         """
         await give_way(job)
         if job.chunks is not None:
             raise job.chunks.fail(InternalError("a job has only one streamed result"))
+        left = job.memory.result
         job.chunks = ResultChunks(new_id("res_"))
-        writer = cls(job, job.chunks, encoding)
-        if job.sends_chunks:
-            job.jobs.start_beside(job, writer._keep_flushing, f"chunks of {job.id}")
+        text = await recall_result(job, job.chunks) if left else b""
+        job.memory.result = []
+        writer = cls(job, job.chunks, encoding, author)
+        writer._recall(left, text)
+        writer._start()
         return writer
 
-    async def write(self, data: bytes) -> None:
-        """Add to the result.
+    def _recall(self, left: Sequence[JsonObject], text: bytes) -> None:
+        """Go on with what earlier runs have written."""
+        mine = [each for each in left if each["result_id"] == self._chunks.id]
+        spans = {int(str(each["from"])): _text(each["by"]) for each in mine if "from" in each}
+        self._authors.recall(spans, text, self._job.memory.is_done)
+
+    def _start(self) -> None:
+        if self._job.sends_chunks:
+            work, name = self._keep_flushing, f"chunks of {self._job.id}"
+            self._job.jobs.start_beside(self._job, work, name)
+
+    def begin_again(self, encoding: Encoding) -> None:
+        """Begin the result again, in the next call of the step that had begun it."""
+        self.is_left, self._encoding = False, encoding
+        self._idle, self._flushing = True, trio.CancelScope()
+        self._start()
+
+    async def write(self, data: bytes, author: str) -> None:
+        """Add to the result what its author, a step or the code outside of steps, has to add.
 
         Raises:
             InternalError: the result is larger than `result_bytes`, or the job has ended.
         """
-        self._unsent += data
-        if self._idle:
-            self._idle, self._since = False, trio.current_time()
-            self._written.set()
-        while len(self._unsent) > self._most:
+        job, authors = self._job, self._authors
+        if authors.is_unread(author):
+            async with self._reading:
+                whole = await self._whole()
+                if authors.is_unread(author):
+                    authors.read_back(author, whole)
+        # Of a suspended job, only what steps write counts that still return.
+        if not job.suspended or author != OUTSIDE:
+            new = authors.new_part(author, data, self._size)
+            if authors.dropped or (new and self._chunks.finished):
+                await self._begin_anew()
+            if new:
+                authors.note(author, self._size)
+                self._unsent += new
+                if self._idle:
+                    self._idle, self._since = False, trio.current_time()
+                    self._written.set()
+        while len(self._unsent) > self._most and not job.suspended:
             await self._send(last=False)
-        await give_way(self._job)
+        await give_way(job)
 
     def summarize(self, summary: str) -> None:
         """Say in words what the result is: the message that ends the job has it.
@@ -89,6 +144,7 @@ class ResultWriter:
             ValueError: the summary does not fit into a frame.
         """
         self._chunks.summarize(summary, self._job.most_payload_bytes - CHUNK_ALLOWANCE)
+        self._remember_id()
 
     def leave(self) -> None:
         """Send nothing more: the result stays unfinished, unless `end` follows."""
@@ -97,14 +153,73 @@ class ResultWriter:
     async def end(self) -> None:
         """Finish the result."""
         self.leave()
-        while await self._send(last=True):
-            pass
+        if self._job.suspended:
+            return
+        for author in self._authors.unrepeated:
+            self._authors.drop_rest(author, self._size)
+        if self._authors.dropped:
+            await self._begin_anew()
+        if self._unsent or not self._chunks.finished:
+            while await self._send(last=True):
+                pass
+
+    # -- steps, and runs
+
+    def finish_step(self, key: str) -> None:
+        """Have what a step has written stored before its end is: no later run calls it again.
+
+        Raises:
+            ValueError: the step has written a part of a character.
+        """
+        for author in self._authors.unrepeated:
+            if is_within(author, key):
+                self._authors.drop_rest(author, self._size)
+        size = len(self._unsent)
+        if self._whole_characters(size) < size and is_within(self._authors.last or OUTSIDE, key):
+            raise ValueError(f"step {named(key)} ends inside of a character of the result")
+        if self._job.memory.durable:
+            self._flush()
+            self._remember_authors(self._chunks.size)
+
+    def fail_step(self, key: str) -> None:
+        """Expect a step whose function is called again to write again what it has written."""
+        self.is_left = is_within(self._author, key)
+        for author in self._authors.all:
+            if is_within(author, key) and not self._job.memory.is_done(author):
+                self._authors.begin_again(author)
+
+    async def _begin_anew(self) -> None:
+        """Send what counts of the result as another one, unless that is done meanwhile."""
+        async with self._reading:
+            whole = await self._whole()
+            if not self._authors.dropped and not self._chunks.finished:
+                return
+            who = self._authors.dropped
+            self._unsent[:] = self._authors.without_dropped(whole)
+            if self._job.sends_chunks:
+                why = _why_anew(who, len(whole) - len(self._unsent))
+                add_event(self._job, "log", {"level": "warn", "message": why})
+            self._chunks.begin_anew(new_id("res_"))
+            # In one step: what is stored is the one result or the other.
+            self._flush()
+
+    async def _whole(self) -> bytes:
+        """Return all that was written, also what is written while the rest is read back."""
+        self._sent_meanwhile.clear()
+        sent = await self._chunks.data(self._job)
+        return sent + self._sent_meanwhile + self._unsent
+
+    # -- sending
+
+    @property
+    def _size(self) -> int:
+        return self._chunks.size + len(self._unsent)
 
     async def _keep_flushing(self) -> None:
         """Send what has waited for `FLUSH_SECONDS`, unless the client is behind."""
         # The agent meets the same error at its next write, or at the end of the block.
         with self._flushing, suppress(ArcpError):
-            while True:
+            while not self._job.suspended:
                 await self._written.wait()
                 while self._whole_characters(len(self._unsent)):
                     await self._job.journal.followed()
@@ -117,6 +232,16 @@ class ResultWriter:
 
     async def _send(self, *, last: bool) -> bool:
         """Emit the next chunk; return whether others follow it."""
+        more = self._emit(last=last)
+        await give_way(self._job, at_once=True)
+        return more
+
+    def _flush(self) -> None:
+        """Emit all whole characters in one step."""
+        while self._whole_characters(len(self._unsent)):
+            self._emit(last=False)
+
+    def _emit(self, *, last: bool) -> bool:
         data, size = self._next_data(last=last)
         more = not last or size < len(self._unsent)
         body: dict[str, JsonLike] = {
@@ -126,11 +251,35 @@ class ResultWriter:
             "encoding": self._encoding,
             "more": more,
         }
-        add_event(self._job, "result_chunk", body)
+        self._remember(body, self._chunks.size + size)
+        # A job that is suspended emits it only because a step has returned.
+        add_event(self._job, "result_chunk", body, to_remember=True)
+        if self._reading.locked():
+            self._sent_meanwhile += self._unsent[:size]
         del self._unsent[:size]
         self._since = trio.current_time()
-        await give_way(self._job, at_once=True)
         return more
+
+    def _remember(self, chunk: dict[str, JsonLike], size: int) -> None:
+        """Store what a later run has to know of a chunk, in the same group as the chunk.
+
+        Its authors are stored if they change in it, and the chunk itself if it is not sent.
+        """
+        memory, index = self._job.memory, self._job.journal.length
+        if chunk["chunk_seq"] == 0:
+            self._remember_id()
+        self._remember_authors(size)
+        if not self._job.sends_chunks:
+            memory.keep_result(index, chunk, "chunk", self._chunks.next_chunk)
+
+    def _remember_id(self) -> None:
+        known: JsonObject = {"result_id": self._chunks.id, "summary": self._chunks.summary}
+        self._job.memory.keep_result(self._job.journal.length, known)
+
+    def _remember_authors(self, below: int) -> None:
+        for start, author in self._authors.take_unsaved(below).items():
+            span: JsonObject = {"result_id": self._chunks.id, "from": start, "by": author}
+            self._job.memory.keep_result(self._job.journal.length, span, "from", start)
 
     def _next_data(self, *, last: bool) -> tuple[str, int]:
         """Return as much data as a frame can hold, and how many bytes that is undecoded."""
@@ -161,3 +310,16 @@ class ResultWriter:
 def _length(first: int) -> int:
     """Return how many bytes a character has in UTF-8, by its first one."""
     return 1 + sum(first >= least for least in _BEGINS_LONGER)
+
+
+def _why_anew(who: Collection[str | None], lost: int) -> str:
+    """Say why a result begins anew, of which `lost` bytes no longer count."""
+    if not lost:
+        return "the result begins anew: it had ended, and more was written"
+    steps = ", ".join(sorted(named(each) for each in who if each))
+    whom = f"step {steps} has" if steps else "the agent has"
+    return f"the result begins anew, without {lost:,} bytes that {whom} not written again"
+
+
+def _text(value: JsonValue) -> str | None:
+    return None if value is None else str(value)

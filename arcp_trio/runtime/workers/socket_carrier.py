@@ -125,7 +125,8 @@ class SocketCarrier:
             ValueError: they are too large.
         """
         if name == Desk.write_result.__name__:
-            data = cast("bytes", args[0])
+            written, author = cast("tuple[bytes, str]", args)
+            data = author.encode() + b"\0" + written
         elif name in FAILURES:
             *named, error = args
             told = error_data(cast("BaseException", error)).decode()

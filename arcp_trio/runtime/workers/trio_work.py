@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import trio
 
+from arcp_trio.runtime.job.awaiting import call_agent
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.job_view import JobFacts
 from arcp_trio.runtime.job.link import Carrier, DistantLink
@@ -71,7 +72,8 @@ class TrioWork:
                 self._scope.cancel()
         deadline = None if self._seconds is None else trio.current_time() + self._seconds
         with self._scope:
-            return await self._function(JobContext(TrioLink(self._carrier), self._facts, deadline))
+            context = JobContext(TrioLink(self._carrier), self._facts, deadline)
+            return await call_agent(self._function, context)
         return None  # the job is cancelled: its outcome is known
 
     def cancel(self) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 from arcp_trio.runtime.job.asyncio_context import AsyncioContext
 from arcp_trio.runtime.job.blocking import BlockingContext
 from arcp_trio.runtime.job.outside import AsyncioWork, BlockingWork, OutsideWork
+from arcp_trio.runtime.limits import STREAM_IT, limit_hit, too_large
 from arcp_trio.runtime.workers.messages import (
     SPENT,
     AgentCall,
@@ -31,7 +32,6 @@ from arcp_trio.runtime.workers.messages import (
 )
 from arcp_trio.runtime.workers.socket_carrier import SocketCarrier
 from arcp_trio.runtime.workers.trio_work import TrioWork
-from arcp_trio.wire.errors import InternalError
 
 _READ_BYTES: Final = 64 * 1024
 
@@ -93,8 +93,9 @@ class _WorkerMain:
         except BaseException as error:  # noqa: ASYNC103, BLE001 - it ends the job alone
             return WorkerFrame("error", data=error_data(error))  # noqa: ASYNC104
         if len(data) > job.most_bytes:
-            too_much = InternalError(f"the agent returned more than {job.most_bytes} bytes")
-            return WorkerFrame("error", data=error_data(too_much))
+            helps = too_large("the result", len(data), job.most_bytes, STREAM_IT)
+            too_big = limit_hit("frame_bytes_in", job.most_bytes, what_helps=helps)
+            return WorkerFrame("error", data=error_data(too_big))
         return WorkerFrame("end", data=data)
 
     def _send(self, carrier: SocketCarrier, frame: WorkerFrame) -> None:

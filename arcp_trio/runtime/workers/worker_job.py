@@ -229,7 +229,8 @@ def _plain(value: object) -> JsonLike:
 
 def _arguments(frame: WorkerFrame) -> Sequence[object]:
     if frame.name == Desk.write_result.__name__:
-        return [frame.data]
+        author, _, written = frame.data.partition(b"\0")
+        return [written, author.decode()]
     if frame.name == Desk.emit.__name__:
         return list_in(exact_value_of(frame.data))
     arguments = list_in(value_of(frame.data))

@@ -202,6 +202,16 @@ async def test_thoughts_are_not_the_result() -> None:
         assert "".join(thoughts) == "hm, well"
 
 
+async def test_thoughts_are_told_by_the_sentence() -> None:
+    """An agent that thinks in tokens has an event for each sentence, before what it does next."""
+    thoughts = [["think", token] for token in ["It is", " ", "late. ", "Sleep"]]
+    async with connected() as client:
+        handle = await begin(client, *thoughts, ["say", "x"])
+        assert await handle.result() == "x"
+        events = [body.get("text", body.get("data")) for _, body in await told(handle)]
+        assert events == ["It is late. ", "Sleep", "x", ""]
+
+
 STRANGE: list[Any] = [
     {"sessionUpdate": "no_such_kind", "x": 1},
     {"sessionUpdate": "no_such_kind", "x": 2},

@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from arcp_trio.runtime.job.awaiting import awaited
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.runtime.job.durable.keys import key_of
 from arcp_trio.runtime.job.durable.places import go_live, inside
@@ -47,6 +48,7 @@ class DurableCalls(JobView):
     Agents that are not durable have the same calls, of which only notes are stored.
     """
 
+    @awaited
     async def step(
         self,
         name: str,
@@ -94,6 +96,7 @@ class DurableCalls(JobView):
         await self._link.do(Desk.memos_kept)
         return result
 
+    @awaited
     async def call_tool(
         self,
         tool: str,
@@ -138,6 +141,7 @@ class DurableCalls(JobView):
         await self._link.do(Desk.memos_kept)
         return result
 
+    @awaited
     async def sleep(self, seconds: float, *, name: str = "sleep") -> None:
         """Sleep for so long; a restart lets the remainder be slept.
 
@@ -148,6 +152,7 @@ class DurableCalls(JobView):
             raise ValueError("expected a number of seconds, 0 or more")
         await self._sleep(name, float(seconds), None)
 
+    @awaited
     async def sleep_until(self, time: datetime | float, *, name: str = "sleep") -> None:
         """Sleep until a time of day: an aware `datetime`, or seconds as `time.time()` has them.
 
@@ -169,6 +174,7 @@ class DurableCalls(JobView):
 
     # -- notes for later jobs
 
+    @awaited
     async def keep(self, value: Json) -> None:
         """Store a note for later jobs, in place of the one before; see `kept`.
 
@@ -181,6 +187,7 @@ class DurableCalls(JobView):
         """
         await self._link.do(Desk.keep, note_of(value))
 
+    @awaited
     async def kept(self, job_id: str) -> Json:
         """Return the note of an earlier job of the same principal, or of this one.
 

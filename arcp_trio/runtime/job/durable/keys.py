@@ -27,3 +27,8 @@ def path_of(key: str) -> list[JsonValue]:
     path = loads(key)
     assert isinstance(path, list)
     return path
+
+
+def is_within(key: str, step: str) -> bool:
+    """Return whether a key is a step's own, or that of something inside of it."""
+    return key == step or key.startswith(step[:-1] + ",")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
-from arcp_trio.runtime.job.durable.keys import named, path_of
-from arcp_trio.runtime.limits import limit_hit
-from arcp_trio.store.memos import APPROVAL, NOTE, NOTE_KEY, Memo, memo_size
+from arcp_trio.runtime.job.durable.keys import is_within, key_of, named, path_of
+from arcp_trio.runtime.limits import limit_hit, too_large
+from arcp_trio.store.memos import APPROVAL, NOTE, NOTE_KEY, RESULT, Memo, memo_size
 from arcp_trio.store.writes import KeepMemo, KeepRun
 from arcp_trio.wire.events import digest
 from arcp_trio.wire.json import dumps, loads_object
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.store.interface import Reads
     from arcp_trio.store.queue import Group
-    from arcp_trio.wire.json import JsonObject, JsonValue
+    from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,8 @@ class Memory:
     """The agent is yet to be called again: its next run does not count, so far."""
     progressed: trio.Event = attrs.field(factory=trio.Event)
     """Set once this run has made a memo, or waits."""
+    result: list[JsonObject] = attrs.field(factory=list["JsonObject"])
+    """What earlier runs have left of a streamed result, until this run goes on with it."""
     _known: dict[str, Memo] = attrs.field(factory=dict[str, Memo])
     """The memos of earlier runs that this one has not reached."""
     _approvals: dict[str, JsonObject] = attrs.field(factory=dict[str, "JsonObject"])
@@ -70,6 +72,8 @@ class Memory:
         factory=dict[str, tuple[str, "JsonObject"]]
     )
     """Kind and state of what this run has begun and not finished, by key."""
+    _inner: dict[str, Memo] = attrs.field(factory=dict[str, Memo])
+    """What this run has finished, or found finished, inside of a step that is open."""
     _sizes: dict[str, int] = attrs.field(factory=dict[str, int])
     """Bytes of each memo."""
     _size: int = 0
@@ -95,10 +99,12 @@ class Memory:
 
     async def load(self, reads: Reads) -> None:
         """Read what earlier runs have left."""
-        for memo in await reads.memos(self.job_id):
+        memos = await reads.memos(self.job_id)
+        self.result = [loads_object(memo.value) for memo in memos if memo.kind == RESULT]
+        for memo in memos:
             if memo.kind == APPROVAL:
                 self._approvals[memo.key] = loads_object(memo.value)
-            elif memo.kind != NOTE:
+            elif memo.kind not in (NOTE, RESULT):
                 self._known[memo.key] = memo
             self._note_size(memo)
         self._told.clear()  # the store may have failed in between, before
@@ -124,7 +130,7 @@ class Memory:
     @property
     def last_finished(self) -> str | None:
         """The last step that earlier runs have finished, for people to read."""
-        finished = [key for key, memo in self._known.items() if b'"done":' in memo.value]
+        finished = [key for key, memo in self._known.items() if _is_done(memo)]
         return named(finished[-1]) if finished else None
 
     def unfinished(self, kind: str) -> list[tuple[str, JsonObject]]:
@@ -150,9 +156,14 @@ class Memory:
         )
 
     def _is_inside_recalled(self, key: str) -> bool:
-        path = path_of(key)
-        above = (dumps(path[:end]).decode() for end in range(2, len(path), 2))
-        return any(each in self._recalled for each in above)
+        return any(each in self._recalled for each in _above(key))
+
+    def is_done(self, key: str) -> bool:
+        """Return whether an earlier run has finished a step, or one around it."""
+        return any(
+            each in self._recalled or (each in self._known and _is_done(self._known[each]))
+            for each in (*_above(key), key)
+        )
 
     # -- keys
 
@@ -181,6 +192,7 @@ class Memory:
         state = loads_object(memo.value)
         if "done" in state:
             self._recalled.add(key)
+            self._note_inner(memo)
         else:
             self._open[key] = kind, state
         return state
@@ -211,8 +223,10 @@ class Memory:
             InternalError: it is too much.
         """
         kind, _ = self._open[key]
-        self._keep(Memo(key, kind, index, done_value(done, also)))
+        memo = Memo(key, kind, index, done_value(done, also))
+        self._keep(memo)
         del self._open[key]
+        self._note_inner(memo)
 
     def settle(self, key: str, index: int, value: bytes) -> None:
         """Remember the outcome of a question, whether or not this run has reached it.
@@ -222,13 +236,34 @@ class Memory:
         """
         if key in self._open:
             kind, _ = self._open[key]
-            self._keep(Memo(key, kind, index, value))
+            memo = Memo(key, kind, index, value)
+            self._keep(memo)
             del self._open[key]
+            self._note_inner(memo)
         else:
             # This is not progress: the run may still be a fruitless one.
             memo = Memo(key, self._known[key].kind, index, value)
             self._store(memo)
             self._known[key] = memo
+
+    def begin_again(self, key: str) -> None:
+        """Let a step whose function is called again find what is inside of it, as a later run."""
+        for each in [asked for asked in self._asked if is_within(asked, key) and asked != key]:
+            self._asked.remove(each)
+            if each in self._inner:
+                self._known[each] = self._inner.pop(each)
+            elif each in self._open:
+                kind, state = self._open.pop(each)
+                if each in self._sizes:
+                    self._known[each] = Memo(each, kind, 0, dumps(state))
+
+    def _note_inner(self, memo: Memo) -> None:
+        if _above(memo.key):
+            self._inner[memo.key] = memo
+        else:
+            self._inner = {
+                key: inner for key, inner in self._inner.items() if not is_within(key, memo.key)
+            }
 
     # -- approvals
 
@@ -264,6 +299,15 @@ class Memory:
         """
         self._store(Memo(NOTE_KEY, NOTE, index, value))
 
+    def keep_result(self, index: int, value: Mapping[str, JsonLike], *which: str | int) -> None:
+        """Store how the streamed result goes on in a later run; `which` tells the memos apart.
+
+        Raises:
+            InternalError: it is too much.
+        """
+        if self.durable:
+            self._store(Memo(key_of(("", RESULT, *which)), RESULT, index, dumps(value)))
+
     def refuse_if_too_large(self, key: str, value: bytes) -> None:
         """Refuse a memo that exceeds the limits.
 
@@ -272,7 +316,9 @@ class Memory:
         """
         limits, metrics = self.core.limits, self.core.metrics
         if len(value) > limits.memo_bytes:
-            raise metrics.refused(limit_hit("memo_bytes", limits.memo_bytes))
+            helps = "keep it in a file, and return its path"
+            helps = too_large("what is to be remembered", len(value), limits.memo_bytes, helps)
+            raise metrics.refused(limit_hit("memo_bytes", limits.memo_bytes, what_helps=helps))
         size = self._size - self._sizes.get(key, 0) + len(key) + len(value)
         if size > limits.memos_bytes:
             raise metrics.refused(limit_hit("memos_bytes", limits.memos_bytes))
@@ -320,6 +366,16 @@ class Memory:
         """Store that this run was ended in order: it does not count as fruitless."""
         if self.fruitless_runs and not self.waits:
             self.core.store.put(KeepRun(self.job_id, self.run, self.fruitless_runs - 1))
+
+
+def _above(key: str) -> list[str]:
+    """Return the keys of the steps around a step, from the outermost on."""
+    path = path_of(key)
+    return [dumps(path[:end]).decode() for end in range(2, len(path), 2)]
+
+
+def _is_done(memo: Memo) -> bool:
+    return b'"done":' in memo.value
 
 
 def done_value(done: bytes, also: Mapping[str, JsonValue]) -> bytes:

@@ -51,6 +51,7 @@ def fail(job: Job, key: str, failed: int, pause: float) -> float:
     if not job.suspended:
         refuse_if_ending(job)
         job.memory.change(key, job.journal.length, failed=failed, again_at=again_at)
+        job.memory.begin_again(key)
     return again_at
 
 
