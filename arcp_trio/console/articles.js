@@ -1,13 +1,33 @@
 /** Each event of a timeline as an article: a sentence, with what it carries folded below. */
 
-import { button, clipped, duration, h, jsonOrText, link, put, shownJson, stateWord, time, VENDOR } from './dom.js';
+import {
+	button,
+	clipped,
+	duration,
+	guard,
+	h,
+	jsonOrText,
+	link,
+	put,
+	shownJson,
+	stateWord,
+	time,
+	VENDOR,
+} from './dom.js';
+
+/** The kind of an event that asks people. */
+export const QUESTION = `${VENDOR}.question`;
 
 /** Below this, a value is shown in the line. */
 const SHORT = 200;
 
-/** @param {Place} place @param {Ran} [ran] when the call ran that ends with the event */
-export function article(event, place, id, ran) {
-	const words = event.kind === `${VENDOR}.question` ? [question(event.body, id, place)] : said(event, ran);
+/**
+ * @param {Place} place
+ * @param {{ ran?: Ran, answered?: string }} known when the call ran that ends with the event; how a question ended
+ */
+export function article(event, place, id, known) {
+	const asks = event.kind === QUESTION;
+	const words = asks ? [question(event.body, id, place, known.answered)] : said(event, known.ran);
 	return h(
 		'article',
 		{ 'data-seq': event.seq, 'data-kind': event.kind },
@@ -84,29 +104,54 @@ function outcome({ error, result }, ran) {
 	return [h('strong', clipped(tool)), ` ${duration(1000 * (to - from))} `, bar, ' ', words];
 }
 
-/** A question, answered in place. */
-function question(body, id, place) {
+/** How a question ended, by the event that ends it, in words. */
+export function ending({ kind, body, ts }) {
+	if (kind === 'end') return 'not answered: the job has ended';
+	const { by, decision, reason } = body.result ?? body.error?.details ?? {};
+	const whose = by && !['timeout', 'end', 'agent'].includes(by) ? ` by ${by}` : '';
+	const at = ts ? `, ${new Date(ts).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })}` : '';
+	const why = typeof reason === 'string' ? `: ${reason}` : '';
+	if (whose) return clipped(`${VERDICTS[decision] ?? 'answered'}${whose}${at}${why}`, 500);
+	return clipped(body.error ? `not answered: ${body.error.message}` : `answered${at}`, 500);
+}
+
+const VERDICTS = { allow: 'allowed', deny: 'denied' };
+
+/** Put how a question ended in the place of its buttons. */
+export function close(box, words) {
+	box.className = 'question';
+	box.lastElementChild.replaceWith(h('p', { role: 'status' }, words));
+}
+
+/** A question, answered in place unless it has ended. */
+function question(body, id, place, answered) {
 	const note = h('p', { role: 'status' });
-	const box = h('div', { class: 'question' }, h('p', clipped(body.prompt, 4000)));
+	const controls = h('div', { class: 'buttons' });
+	const box = h('div', { class: 'question open' }, h('p', clipped(body.prompt, 4000)), controls);
+	if (answered) {
+		close(box, answered);
+		return box;
+	}
 	const answer = async (value) => {
 		try {
 			await place.client.answer(id, body.question_id, value);
-			put(note, 'answered');
+			if (box.matches('.open')) close(box, 'answered');
 		} catch (error) {
 			put(note, error.message);
 		}
 	};
 	const options = body.kind === 'approval' ? ['allow', 'deny'] : body.options;
 	if (options) {
-		for (const each of options) box.append(button(clipped(each), () => answer(each)));
+		for (const each of options) controls.append(button(clipped(each), () => answer(each)));
 	} else {
 		const field = h('input', { 'aria-label': 'Answer' });
 		const value = () => (body.schema?.type === 'string' ? field.value : jsonOrText(field.value));
-		box.append(
+		controls.append(
 			field,
 			button('Answer', () => answer(value())),
 		);
 	}
-	box.append(note);
+	controls.append(note);
+	guard(box);
 	return box;
 }

@@ -60,6 +60,43 @@ export function isPressed() {
 	return document.documentElement.matches(':active') && document.querySelector(pressed) !== null;
 }
 
+/** How long a button that acts at once must have stood still in sight. */
+const STILL_MS = 500;
+
+/**
+ * Keep the buttons in a box from taking what was not meant for them: a press that began before they had stood still
+ * in sight for a moment, or a key that is held down. They are `aria-disabled` until then, and again after each move.
+ */
+export function guard(box) {
+	let [where, since, ready, early] = ['', 0, false, false];
+	const look = (now) => {
+		if (!box.isConnected) return;
+		const { x, y, width, height } = box.getBoundingClientRect();
+		const modal = document.querySelector('dialog:modal');
+		const seen = width > 0 && (!modal || modal.contains(box));
+		const place = seen ? [x, y, width, height].map(Math.round).join() : '';
+		if (place !== where) [where, since] = [place, now];
+		ready = seen && now - since >= STILL_MS;
+		for (const each of box.querySelectorAll('button')) each.ariaDisabled = ready ? null : 'true';
+		requestAnimationFrame(look);
+	};
+	const judge = (event) => {
+		if (!event.target.closest('button')) return;
+		if (event.type !== 'click') {
+			early = !ready || event.repeat === true;
+			return;
+		}
+		if (early || !ready) {
+			event.preventDefault();
+			event.stopPropagation();
+		}
+		early = false;
+	};
+	for (const each of ['pointerdown', 'keydown', 'click']) box.addEventListener(each, judge, true);
+	for (const each of box.querySelectorAll('button')) each.ariaDisabled = 'true';
+	requestAnimationFrame(look);
+}
+
 /** A choice among names, or of all. */
 export function choice(label, all, names = []) {
 	return h('select', { 'aria-label': label }, option('', all), ...names.map((each) => option(each)));

@@ -3,6 +3,7 @@
 import {
 	button,
 	duration,
+	guard,
 	h,
 	isPressed,
 	money,
@@ -176,6 +177,7 @@ export async function showJob(place, id) {
 		});
 		main.append(dialog);
 		dialog.showModal();
+		guard(dialog);
 		drawHead();
 	}
 
