@@ -1,0 +1,215 @@
+"""Questions and approvals on the page: nothing is answered by accident, nor once it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+
+from tests.cli.clients import Commands
+from tests.console.pages import Console, console, serving
+
+pytestmark = pytest.mark.real_tcp
+
+AGENTS = """
+from pathlib import Path
+import arcp_trio, trio
+
+agents = arcp_trio.Agents()
+
+async def told(word):
+    while not Path(word).exists():
+        await trio.sleep(0.02)
+    Path(word).unlink()
+
+@agents.agent("asker")
+async def asker(job):
+    async def talk():
+        await told("talk")
+        for number in range(60):
+            await job.log(f"line {number}")
+    if job.input == "once told":
+        await told("ask")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(talk)
+        answer = await job.ask("Which?", options=["this", "that"])
+        nursery.cancel_scope.cancel()
+    return answer
+
+@agents.agent("late")
+async def late(job):
+    try:
+        await job.ask("Which?", options=["this", "that"], expires_in=0.1)
+    except arcp_trio.Unanswered:
+        await trio.sleep_forever()
+
+@agents.agent("sleeper")
+async def sleeper(job):
+    await trio.sleep_forever()
+"""
+ANSWER = "x-vendor.arcp-trio.answer"
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """Serve the agents above."""
+    with serving(tmp_path_factory.mktemp("questions"), AGENTS) as to_run:
+        yield to_run
+
+
+def asking(commands: Commands, when: str = "at once") -> str:
+    """Submit a job that asks at once, or `once told`."""
+    return commands.detached("asker", "--lease=tool.call=human.ask", f'--input="{when}"')
+
+
+def tell(commands: Commands, word: str) -> None:
+    """Have the job go on."""
+    (commands.folder / word).touch()
+
+
+def stop_time(shown: Console) -> None:
+    """Have the page's clock stand still from now on, but for `run_for`."""
+    shown.page.clock.pause_at(shown.page.evaluate("Date.now()") + 1000)
+
+
+def pass_until_shown(shown: Console, target: Locator) -> None:
+    """Let the page's time pass until the target is in it."""
+    while target.count() == 0:  # pytest-timeout bounds it
+        shown.page.wait_for_timeout(20)
+        shown.page.clock.run_for(60)
+
+
+def click(shown: Console, target: Locator) -> None:
+    """Click where the target is, as a person does who looks at nothing."""
+    box = target.bounding_box()
+    assert box is not None
+    shown.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+
+def test_a_click_on_what_has_just_appeared_is_not_taken(
+    browser: Browser, commands: Commands
+) -> None:
+    """For half a second a question's buttons are seen to take nothing; then they answer."""
+    job_id = asking(commands, "once told")
+    with console(browser, commands.url) as shown:
+        shown.page.clock.install()
+        shown.sign_in(place=f"/jobs/{job_id}")
+        that = shown.page.get_by_role("button", name="that", exact=True)
+        expect(shown.page.get_by_role("button", name="Cancel job")).to_be_visible()
+        stop_time(shown)
+        tell(commands, "ask")
+        pass_until_shown(shown, that)
+        click(shown, that)
+        expect(that).to_be_disabled()
+        shown.page.clock.run_for(400)
+        click(shown, that)
+        expect(that).to_be_disabled()
+        shown.page.mouse.down()  # pressed too early, and let go of late enough
+        shown.page.clock.run_for(200)
+        shown.page.mouse.up()
+        expect(that).to_be_enabled()
+        assert not any(ANSWER in each for each in shown.frames)
+        click(shown, that)
+        expect(shown.page.get_by_role("status").get_by_text("answered")).to_be_visible()
+        shown.page.clock.resume()
+        expect(shown.page.get_by_role("region", name="Result")).to_contain_text("that")
+
+
+def test_a_held_key_answers_nothing(browser: Browser, commands: Commands) -> None:
+    """Keys that were pressed before a button was there do nothing to it, however long."""
+    job_id = asking(commands)
+    with console(browser, commands.url) as shown:
+        shown.sign_in(place=f"/jobs/{job_id}")
+        page = shown.page
+        this = page.get_by_role("button", name="this", exact=True)
+        expect(this).to_be_enabled()
+        for key in ("Enter", " "):
+            this.blur()
+            page.keyboard.down(key)
+            this.focus()
+            for _ in range(3):
+                page.keyboard.down(key)
+            page.keyboard.up(key)
+        assert not any(ANSWER in each for each in shown.frames)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("region", name="Result")).to_contain_text("this")
+
+
+def test_what_moves_takes_no_click(browser: Browser, commands: Commands) -> None:
+    """Buttons that are scrolled to another place wait again; those one points at stay put."""
+    job_id = asking(commands)
+    with console(browser, commands.url) as shown:
+        shown.page.clock.install()
+        shown.sign_in(place=f"/jobs/{job_id}")
+        page = shown.page
+        this = page.get_by_role("button", name="this", exact=True)
+        expect(this).to_be_enabled()
+        this.hover()
+        before = this.bounding_box()
+        tell(commands, "talk")
+        expect(shown.articles("log")).to_have_count(60)
+        assert this.bounding_box() == before
+        stop_time(shown)
+        page.mouse.move(0, 0)
+        page.clock.run_for(300)
+        assert this.bounding_box() != before
+        page.get_by_role("log").evaluate("log => log.scrollTo(0, 0)")
+        page.clock.run_for(100)
+        assert this.bounding_box() == before
+        click(shown, this)
+        expect(this).to_be_disabled()
+        assert not any(ANSWER in each for each in shown.frames)
+        page.clock.run_for(600)
+        click(shown, this)
+        page.clock.resume()
+        expect(page.get_by_role("region", name="Result")).to_contain_text("this")
+
+
+def test_a_double_click_does_not_cancel(browser: Browser, commands: Commands) -> None:
+    """What asks once more before a job is cancelled takes no click that came too soon."""
+    job_id = commands.detached("sleeper")
+    with console(browser, commands.url) as shown:
+        shown.page.clock.install()
+        shown.sign_in(place=f"/jobs/{job_id}")
+        page = shown.page
+        cancel = page.get_by_role("button", name="Cancel job")
+        expect(cancel).to_be_visible()
+        stop_time(shown)
+        cancel.click()
+        confirm = page.get_by_role("dialog").get_by_role("button", name="Cancel job")
+        click(shown, confirm)
+        page.keyboard.down("Enter")
+        page.keyboard.down("Enter")
+        page.keyboard.up("Enter")
+        assert not any("arcp-trio.stop" in each for each in shown.frames if each[16:17] == ">")
+        page.clock.run_for(600)
+        click(shown, confirm)
+        page.clock.resume()
+        expect(shown.articles("end")).to_contain_text("cancelled")
+
+
+def test_what_is_over_has_no_buttons(browser: Browser, commands: Commands) -> None:
+    """A question says who answered it, elsewhere too, or that nobody did; then it has no button."""
+    answered, ended = asking(commands), asking(commands)
+    with console(browser, commands.url) as shown:
+        shown.sign_in(place=f"/jobs/{answered}")
+        page = shown.page
+        buttons = page.get_by_role("button", name="that", exact=True)
+        words = page.get_by_role("log").get_by_role("status")
+        expect(buttons).to_be_enabled()
+        assert commands.run("answer", answered, "that").code == 0
+        expect(words).to_contain_text("answered by alice")
+        expect(buttons).to_have_count(0)
+        page.reload()
+        expect(words).to_contain_text("answered by alice")
+        expect(buttons).to_have_count(0)
+        page.goto(f"{shown.origin}/#/jobs/{ended}")
+        expect(buttons).to_be_enabled()
+        assert commands.run("cancel", ended).code == 0
+        expect(words).to_contain_text("not answered")
+        expect(buttons).to_have_count(0)
+        late = commands.detached("late", "--lease=tool.call=human.ask")
+        page.goto(f"{shown.origin}/#/jobs/{late}")
+        expect(words).to_contain_text("not answered: ")
+        expect(buttons).to_have_count(0)
