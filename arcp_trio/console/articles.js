@@ -56,7 +56,7 @@ function said(event, ran) {
 				folded(body.message),
 			];
 		case 'metric':
-			return [`${clipped(body.name)} ${body.value} ${clipped(body.unit, 60)}`];
+			return [`${clipped(body.name)} ${Number(Number(body.value).toPrecision(15))} ${clipped(body.unit, 60)}`];
 		case 'artifact_ref':
 			return [link(body.uri), ' ', clipped(body.content_type, 100)];
 		case 'tool_call':

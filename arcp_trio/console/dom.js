@@ -167,7 +167,8 @@ export function money(budget, spent) {
 	}).join(', ');
 }
 
-function amount(value) {
+/** An amount of money as people write it. */
+export function amount(value) {
 	return Number(value).toLocaleString(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
 }
 

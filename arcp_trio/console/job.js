@@ -15,6 +15,7 @@ import {
 	stateWord,
 	time,
 	VENDOR,
+	visible,
 } from './dom.js';
 import { Money } from './money.js';
 import { makeTimeline } from './timeline.js';
@@ -257,8 +258,13 @@ function link(id) {
 	return h('a', { href: `#/jobs/${id}` }, id);
 }
 
-function quoted(text) {
-	return /^[\w@.:/=*-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+/** A word as a shell reads it back. What cannot be seen, or changes a terminal, is written by its bytes. */
+function quoted(word) {
+	if (/^[\w@.:/-][\w@.:/=-]*$/.test(word)) return word;
+	if (visible(word) === word && !/[\t\n]/.test(word)) return `'${word.replaceAll("'", "'\\''")}'`;
+	const bytes = (text) =>
+		Array.from(new TextEncoder().encode(text), (each) => `\\${each.toString(8).padStart(3, '0')}`);
+	return `$'${word.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\\'!]/gu, (each) => bytes(each).join(''))}'`;
 }
 
 /** What submits such a job. */
