@@ -13,6 +13,7 @@ import {
 	stateWord,
 	time,
 	VENDOR,
+	visible,
 } from './dom.js';
 
 /** The kind of an event that asks people. */
@@ -106,13 +107,13 @@ function outcome({ error, result }, ran) {
 
 /** How a question ended, by the event that ends it, in words. */
 export function ending({ kind, body, ts }) {
-	if (kind === 'end') return 'not answered: the job has ended';
+	if (kind === 'end') return 'no longer asked: the job has ended';
 	const { by, decision, reason } = body.result ?? body.error?.details ?? {};
 	const whose = by && !['timeout', 'end', 'agent'].includes(by) ? ` by ${by}` : '';
 	const at = ts ? `, ${new Date(ts).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })}` : '';
 	const why = typeof reason === 'string' ? `: ${reason}` : '';
 	if (whose) return clipped(`${VERDICTS[decision] ?? 'answered'}${whose}${at}${why}`, 500);
-	return clipped(body.error ? `not answered: ${body.error.message}` : `answered${at}`, 500);
+	return clipped(body.error ? `no longer asked: ${body.error.message}` : `answered${at}`, 500);
 }
 
 const VERDICTS = { allow: 'allowed', deny: 'denied' };
@@ -127,24 +128,33 @@ export function close(box, words) {
 function question(body, id, place, answered) {
 	const note = h('p', { role: 'status' });
 	const controls = h('div', { class: 'buttons' });
-	const box = h('div', { class: 'question open' }, h('p', clipped(body.prompt, 4000)), controls);
+	const approves = body.kind === 'approval';
+	const facts = approves ? [approval(body)] : [];
+	const box = h('div', { class: 'question open' }, h('p', clipped(body.prompt, 4000)), ...facts, controls);
 	if (answered) {
 		close(box, answered);
 		return box;
 	}
-	const answer = async (value) => {
+	const answer = async (value, options) => {
 		try {
-			await place.client.answer(id, body.question_id, value);
+			await place.client.answer(id, body.question_id, value, options);
 			if (box.matches('.open')) close(box, 'answered');
 		} catch (error) {
 			put(note, error.message);
 		}
 	};
-	const options = body.kind === 'approval' ? ['allow', 'deny'] : body.options;
-	if (options) {
-		for (const each of options) controls.append(button(clipped(each), () => answer(each)));
+	const field = h('input', { 'aria-label': approves ? 'Reason' : 'Answer', placeholder: approves && 'Reason' });
+	if (approves) {
+		const decide = (value, scope) => answer(value, { scope, reason: field.value || undefined });
+		controls.append(
+			button('Allow once', () => decide('allow', 'once')),
+			button('Allow for this job', () => decide('allow', 'job')),
+			button('Deny', () => decide('deny')),
+			field,
+		);
+	} else if (body.options) {
+		for (const each of body.options) controls.append(button(clipped(each), () => answer(each)));
 	} else {
-		const field = h('input', { 'aria-label': 'Answer' });
 		const value = () => (body.schema?.type === 'string' ? field.value : jsonOrText(field.value));
 		controls.append(
 			field,
@@ -154,4 +164,29 @@ function question(body, id, place, answered) {
 	controls.append(note);
 	guard(box);
 	return box;
+}
+
+/** All that there is to know before one allows something: nothing of it is cut off. @param {any} body */
+function approval({ tool, capability, targets = [], args, shown, for_job, truncated }) {
+	const { cwd, command, changes = [] } = shown ?? {};
+	const block = (text) => h('pre', { tabindex: '0' }, text);
+	const cut = 'These arguments are longer than can be shown: this is their beginning.';
+	const facts = [
+		['Tool', tool && [inLine(tool)]],
+		['Targets', targets.length > 0 && [h('ul', { tabindex: '0' }, ...targets.map((each) => h('li', inLine(each))))]],
+		['Folder', cwd && [inLine(cwd)]],
+		['Command', command && [block(command)]],
+		['Arguments', (args ?? null) !== null && [block(shownJson(args, Infinity)), truncated && h('strong', cut)]],
+		...changes.map(({ path, diff, note }) => [
+			'Change',
+			[inLine(path), note && ` (${inLine(note)})`, diff && block(diff)],
+		]),
+		['For this job', [inLine(for_job ?? `${capability} of ${targets.join(', ')}`)]],
+	];
+	return h('dl', ...facts.flatMap(([name, value]) => (value ? [h('div', h('dt', name), h('dd', ...value))] : [])));
+}
+
+/** A text that is one line, and shows where it would begin another. */
+function inLine(text) {
+	return visible(text).replaceAll('\n', '⟨000a⟩').replaceAll('\t', '⟨0009⟩');
 }

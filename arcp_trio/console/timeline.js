@@ -165,7 +165,7 @@ export function makeTimeline(place, id, onevent) {
 	/** Take the buttons of a question that has ended. */
 	function settle(asked, event) {
 		asked.answered ??= ending(event);
-		if (asked.box) close(asked.box, asked.answered);
+		if (asked.box && (event.kind !== 'end' || asked.box.matches('.open'))) close(asked.box, asked.answered);
 	}
 
 	// -- into the page

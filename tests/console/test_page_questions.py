@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import Browser, Locator, WebSocketRoute, expect
 
 from tests.cli.clients import Commands
 from tests.console.pages import Console, console, serving
@@ -43,6 +44,14 @@ async def late(job):
         await job.ask("Which?", options=["this", "that"], expires_in=0.1)
     except arcp_trio.Unanswered:
         await trio.sleep_forever()
+
+@agents.agent("careful")
+async def careful(job):
+    await job.emit("tool_call", {"tool": "edit", "call_id": "call_1", "args": job.input})
+    await job.ask_approval("call_1", "edit", job.input, "tool.call", ["edit", "move"])
+    told = dict(await job.decision("call_1"))
+    await job.emit("tool_result", {"call_id": "call_1", "result": told})
+    return told
 
 @agents.agent("sleeper")
 async def sleeper(job):
@@ -207,9 +216,71 @@ def test_what_is_over_has_no_buttons(browser: Browser, commands: Commands) -> No
         page.goto(f"{shown.origin}/#/jobs/{ended}")
         expect(buttons).to_be_enabled()
         assert commands.run("cancel", ended).code == 0
-        expect(words).to_contain_text("not answered")
+        expect(words).to_contain_text("no longer asked")
         expect(buttons).to_have_count(0)
         late = commands.detached("late", "--lease=tool.call=human.ask")
         page.goto(f"{shown.origin}/#/jobs/{late}")
-        expect(words).to_contain_text("not answered: ")
+        expect(words).to_contain_text("no longer asked: nobody")
         expect(buttons).to_have_count(0)
+
+
+def test_an_approval_shows_what_it_allows(browser: Browser, commands: Commands) -> None:
+    """All targets, the whole arguments, command and diff stand above the buttons, as text."""
+    bad = "<img src=x onerror=alert(1)>\u202e"
+    args = {"title": bad, "words": ["long"] * 2000, "last": "the end"}
+    shown_too = {
+        "shown": {
+            "cwd": "/srv/shop\nFolder: /tmp",
+            "command": f"make test && rm -rf {'x' * 5000} {bad}",
+            "changes": [
+                {"path": "/srv/a.py", "diff": f"@@ -1 +1 @@\n-{bad}\n+two\n", "note": "new"},
+                {"path": "/srv/b.py"},
+            ],
+        },
+        "for_job": "tool.call of edit and move, with any arguments",
+        "truncated": True,
+    }
+
+    def amend(frame: str) -> str:
+        """Return a frame of the server with what an approval may tell in its question."""
+        told = json.loads(frame)
+        if told["payload"].get("kind") == "x-vendor.arcp-trio.question":
+            told["payload"]["body"] |= shown_too
+        return json.dumps(told)
+
+    lease = (
+        "--lease=x-vendor.arcp-trio.ask.tool.call=edit",
+        "--lease=x-vendor.arcp-trio.ask.tool.call=move",
+    )
+    job_id = commands.detached("careful", *lease, "--input", json.dumps(args))
+    with console(browser, commands.url) as shown:
+        page = shown.page
+
+        def connect(route: WebSocketRoute) -> None:
+            server = route.connect_to_server()
+            server.on_message(lambda frame: route.send(amend(str(frame))))
+
+        page.route_web_socket("**/arcp", connect)
+        shown.sign_in(place=f"/jobs/{job_id}")
+        asked = shown.articles("x-vendor.arcp-trio.question")
+        allow = asked.get_by_role("button", name="Allow for this job")
+        expect(allow).to_be_enabled()
+        facts = asked.locator("dl")
+        expect(facts.get_by_role("listitem")).to_have_text(["edit", "move"])
+        text = facts.inner_text()
+        for words in ("/srv/shop⟨000a⟩Folder: /tmp", "x" * 5000, "the end", "/srv/b.py", "(new)"):
+            assert words in text
+        for words in ("-<img src=x onerror=alert(1)>⟨202e⟩\n+two", "with any arguments"):
+            assert words in text
+        assert "longer than can be shown" in text
+        assert asked.locator("img").count() == 0
+        above, buttons = facts.bounding_box(), allow.bounding_box()
+        assert above is not None
+        assert buttons is not None
+        assert above["y"] + above["height"] <= buttons["y"]
+        asked.get_by_role("textbox", name="Reason").fill("it is mine")
+        allow.click()
+        expect(asked.get_by_role("status")).to_contain_text("allowed by alice")
+        expect(asked.get_by_role("button")).to_have_count(0)
+        result = json.loads(page.get_by_role("region", name="Result").locator("pre").inner_text())
+        assert result["reason"] == "it is mine"
