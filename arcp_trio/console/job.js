@@ -98,9 +98,10 @@ export async function showJob(place, id) {
 		buttons.hidden = false;
 		const [travels, { end, progress, ts }, count] = [timeline.travels(), timeline.story(), timeline.count()];
 		const brief = entry[VENDOR] ?? {};
-		const known = travels ? 'running' : entry[`${VENDOR}.waiting`] ? 'waiting' : (entry.status ?? said.current_status);
+		const known = travels ? 'running' : waits(entry) ? 'waiting' : (entry.status ?? said.current_status);
 		const state = end?.status ?? known;
 		const over = !ALIVE.includes(state);
+		document.title = `${waits(entry) && !over ? '(1) ' : ''}${id} · arcp-trio`;
 		bar.hidden = !progress;
 		if (progress) setProgress(bar, progress);
 		purse.show(brief.budget ?? {}, count);
@@ -152,8 +153,11 @@ export async function showJob(place, id) {
 		const below = byParent(near);
 		tree.hidden = !below.has(id);
 		const list = (parent) => h('ul', ...(below.get(parent) ?? []).map(item));
-		const item = ({ job_id, status, agent }) =>
-			h('li', stateWord(status), ' ', link(job_id), ` ${agent}`, below.has(job_id) && list(job_id));
+		const item = (each) => {
+			const { job_id, status, agent } = each;
+			const state = stateWord(waits(each) ? 'waiting' : status);
+			return h('li', state, ' ', link(job_id), ` ${agent}`, below.has(job_id) && list(job_id));
+		};
 		renew(tree, h('h2', 'Delegated jobs'), list(id));
 	}
 
@@ -240,6 +244,11 @@ export async function look(client, id, createdAt) {
 	const wanted = { created_after: beside(createdAt, -1), created_before: beside(createdAt, 1) };
 	for await (const each of client.jobs(wanted)) if (each.job_id === id) return each;
 	return null;
+}
+
+/** Whether a job of the listing waits for a person. */
+export function waits(entry) {
+	return Boolean(entry[`${VENDOR}.waiting`]);
 }
 
 /** Listings leave out the very time. */

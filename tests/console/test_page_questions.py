@@ -53,6 +53,11 @@ async def careful(job):
     await job.emit("tool_result", {"call_id": "call_1", "result": told})
     return told
 
+@agents.agent("parent")
+async def parent(job):
+    child = await job.delegate("asker", lease=job.lease)
+    return await child.result()
+
 @agents.agent("sleeper")
 async def sleeper(job):
     await trio.sleep_forever()
@@ -222,6 +227,35 @@ def test_what_is_over_has_no_buttons(browser: Browser, commands: Commands) -> No
         page.goto(f"{shown.origin}/#/jobs/{late}")
         expect(words).to_contain_text("no longer asked: nobody")
         expect(buttons).to_have_count(0)
+
+
+def test_a_question_of_a_child_is_seen_at_its_parent(browser: Browser, commands: Commands) -> None:
+    """The parent stands first with the child that asks below it, and marks the hidden tab, too."""
+    with console(browser, commands.url) as shown:
+        page = shown.page
+        page.clock.install()
+        shown.sign_in(place="/?agent=")
+        lease = ("--lease=tool.call=human.ask", "--lease=agent.delegate=asker")
+        older = commands.detached("parent", *lease)
+        newer = commands.detached("sleeper")
+        expect(shown.row(newer)).to_be_visible()
+        rows = shown.table.get_by_role("row").filter(has=page.get_by_role("link"))
+        expect(rows.nth(0)).to_contain_text(older)
+        expect(rows.nth(1).get_by_role("cell").first).to_have_text("waiting")
+        shown.row(older).get_by_role("button", name="1 delegated").click()
+        expect(rows.nth(1)).not_to_contain_text("waiting")
+        expect(page).to_have_title("(1) Jobs · arcp-trio")
+        page.evaluate("Object.defineProperty(document, 'hidden', { value: true })")
+        second = commands.detached("asker", "--lease=tool.call=human.ask")
+        page.clock.fast_forward(10_000)
+        expect(page).to_have_title("(2) Jobs · arcp-trio")
+        page.goto(f"{shown.origin}/#/jobs/{older}")
+        tree = page.get_by_role("region", name="Delegated jobs")
+        expect(tree.get_by_role("listitem")).to_contain_text("waiting")
+        page.goto(f"{shown.origin}/#/jobs/{second}")
+        expect(page).to_have_title(f"(1) {second} · arcp-trio")
+        for each in (older, newer, second):
+            commands.run("cancel", each)
 
 
 def test_an_approval_shows_what_it_allows(browser: Browser, commands: Commands) -> None:
