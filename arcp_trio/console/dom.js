@@ -97,6 +97,25 @@ export function guard(box) {
 	requestAnimationFrame(look);
 }
 
+/** Ask something in a dialog: whether the first button was pressed. @returns {Promise<boolean>} */
+export function ask(question, words, yes, no) {
+	return new Promise((resolve) => {
+		const dialog = h('dialog', { 'aria-label': question }, h('h2', question), h('p', words));
+		const end = (said) => () => {
+			resolve(said);
+			dialog.close();
+		};
+		dialog.append(button(yes, end(true)), ...(no ? [button(no, end(false), { autofocus: true })] : []));
+		dialog.addEventListener('close', () => {
+			dialog.remove();
+			resolve(false);
+		});
+		document.body.append(dialog);
+		dialog.showModal();
+		guard(dialog);
+	});
+}
+
 /** A choice among names, or of all. */
 export function choice(label, all, names = []) {
 	return h('select', { 'aria-label': label }, option('', all), ...names.map((each) => option(each)));

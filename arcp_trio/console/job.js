@@ -1,9 +1,9 @@
 /** One job: its head, its timeline with a slider through time, its money, and the jobs below it. */
 
 import {
+	ask,
 	button,
 	duration,
-	guard,
 	h,
 	isPressed,
 	money,
@@ -41,7 +41,7 @@ export async function showJob(place, id) {
 	const head = h('dl');
 	const bar = h('progress', { 'aria-label': 'Progress', hidden: true });
 	const tree = h('section', { 'aria-label': 'Delegated jobs', hidden: true });
-	const cancel = button('Cancel job', ask);
+	const cancel = button('Cancel job', stop);
 	const result = h('section', { 'aria-label': 'Result', hidden: true });
 	const save = () => attempt('The events were not received', download);
 	const copies = [button('Run again', again), button('Copy as command', copy), button('Download events', save)];
@@ -106,7 +106,7 @@ export async function showJob(place, id) {
 		if (progress) setProgress(bar, progress);
 		purse.show(brief.budget ?? {}, count);
 		const spent = travels ? purse.spent(count) : brief.spent;
-		cancel.hidden = over || travels || Boolean(main.querySelector('dialog[open]'));
+		cancel.hidden = over || travels || Boolean(document.querySelector('dialog[open]'));
 		const began = brief.started_at ?? entry.created_at;
 		const until = travels ? ts : (end?.ts ?? (over ? brief.finished_at : null));
 		const error = end?.error ?? (travels ? null : brief.error);
@@ -163,27 +163,12 @@ export async function showJob(place, id) {
 
 	// -- buttons
 
-	function ask() {
-		const dialog = h(
-			'dialog',
-			{ 'aria-label': 'Cancel this job?' },
-			h('h2', 'Cancel this job?'),
-			h('p', 'Its agent is asked to stop.'),
-			button('Cancel job', stop),
-			button('Let it run', () => dialog.close()),
-		);
-		function stop() {
-			dialog.close();
-			attempt('It was not cancelled', () => client.stop(id, 'cancelled in the console'));
-		}
-		dialog.addEventListener('close', () => {
-			dialog.remove();
-			drawHead();
-		});
-		main.append(dialog);
-		dialog.showModal();
-		guard(dialog);
+	async function stop() {
+		const answer = ask('Cancel this job?', 'Its agent is asked to stop.', 'Cancel job', 'Let it run');
 		drawHead();
+		const sure = await answer;
+		drawHead();
+		if (sure) attempt('It was not cancelled', () => client.stop(id, 'cancelled in the console'));
 	}
 
 	async function attempt(failure, act) {

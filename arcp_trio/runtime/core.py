@@ -11,6 +11,7 @@ import trio
 from arcp_trio.rounds import Rounds
 from arcp_trio.runtime.access import Authenticator, Policy, WrongTokens
 from arcp_trio.runtime.clock import Clock
+from arcp_trio.runtime.codes import OneTimeCodes
 from arcp_trio.runtime.ledger import Ledger
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Metrics
@@ -38,6 +39,7 @@ class Core:
     clock: Clock
     tracer: Tracer
     view_tokens: ViewTokens
+    codes: OneTimeCodes = attrs.field(factory=OneTimeCodes)
     wrong_tokens: WrongTokens = attrs.field(factory=WrongTokens)
     metrics: Metrics = attrs.field(factory=Metrics)
     ledger: Ledger = attrs.field(
