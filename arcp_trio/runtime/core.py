@@ -11,10 +11,10 @@ import trio
 from arcp_trio.rounds import Rounds
 from arcp_trio.runtime.access import Authenticator, Policy, WrongTokens
 from arcp_trio.runtime.clock import Clock
-from arcp_trio.runtime.codes import OneTimeCodes
 from arcp_trio.runtime.ledger import Ledger
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Metrics
+from arcp_trio.runtime.one_time_codes import OneTimeCodes
 from arcp_trio.runtime.tracing import Tracer
 from arcp_trio.runtime.usage import Usages
 from arcp_trio.runtime.views import ViewTokens

@@ -10,9 +10,9 @@ import attrs
 import trio
 
 from arcp_trio.runtime.access import address_of
-from arcp_trio.runtime.codes import CODE_PREFIX
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import store_trouble
+from arcp_trio.runtime.one_time_codes import CODE_PREFIX
 from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.resuming import Resume, ResumeCheck, cannot_resume
 from arcp_trio.runtime.session.unsent import Unsent
@@ -134,21 +134,6 @@ class Handshake:
 
     # -- who it is
 
-    async def _exchange(self, auth: Auth | None) -> Auth | None:
-        """Return the credentials of a hello, with its token in the place of a one-time code."""
-        self._exchanged = None
-        code = "" if auth is None else (auth.token or "")
-        if not code.startswith(CODE_PREFIX):
-            return auth
-        self._exchanged = self._core.codes.exchange(code)
-        if self._exchanged is None:
-            words = (
-                "the code is not good: it is good once, for a minute, at the node that made it;"
-                " run `arcp-trio console` again, or sign in with a token"
-            )
-            raise await self._wrong_token(Unauthenticated(words))
-        return Auth(scheme="bearer", token=self._exchanged)
-
     async def _authenticate(self, auth: Auth | None) -> str:
         if auth is None or auth.scheme not in (None, "bearer") or not (auth.token or "").strip():
             raise Unauthenticated("a bearer token is required")
@@ -186,6 +171,21 @@ class Handshake:
         if count > most:
             return limit_hit("failed_auth_per_minute", most, what_helps="try again in a minute")
         return error
+
+    async def _exchange(self, auth: Auth | None) -> Auth | None:
+        """Return the credentials of a hello, with its token in the place of a one-time code."""
+        self._exchanged = None
+        code = "" if auth is None else (auth.token or "")
+        if not code.startswith(CODE_PREFIX):
+            return auth
+        self._exchanged = self._core.codes.exchange(code)
+        if self._exchanged is None:
+            words = (
+                "the code is not good: it is good once, for a minute, at the node that made it;"
+                " run `arcp-trio console` again, or sign in with a token"
+            )
+            raise await self._wrong_token(Unauthenticated(words))
+        return Auth(scheme="bearer", token=self._exchanged)
 
     # -- a new session
 
