@@ -66,33 +66,47 @@ const STILL_MS = 500;
 /**
  * Keep the buttons in a box from taking what was not meant for them: a press that began before they had stood still
  * in sight for a moment, or a key that is held down. They are `aria-disabled` until then, and again after each move.
+ * One may scroll to a button and press it, unless it came under a pointer that rests.
  */
 export function guard(box) {
-	let [where, since, ready, early] = ['', 0, false, false];
-	const look = (now) => {
-		if (!box.isConnected) return;
+	let [place, since, scrolled, slidAt, early] = ['', 0, 0, -Infinity, false];
+	const measure = (now) => {
 		const { x, y, width, height } = box.getBoundingClientRect();
 		const modal = document.querySelector('dialog:modal');
 		const seen = width > 0 && (!modal || modal.contains(box));
-		const place = seen ? [x, y, width, height].map(Math.round).join() : '';
-		if (place !== where) [where, since] = [place, now];
-		ready = seen && now - since >= STILL_MS;
-		for (const each of box.querySelectorAll('button')) each.ariaDisabled = ready ? null : 'true';
+		let by = 0;
+		for (let up = box.parentElement; up; up = up.parentElement) by += up.scrollTop;
+		const moves = box.closest('[data-moves]')?.dataset.moves;
+		const spot = seen ? [...[x, y + by, width, height].map(Math.round), moves].join() : '';
+		if (spot !== place) since = now;
+		else if (by !== scrolled) slidAt = now;
+		[place, scrolled] = [spot, by];
+	};
+	const isStill = (now) => place !== '' && now - since >= STILL_MS;
+	const isReady = (now) => isStill(now) && now - slidAt >= STILL_MS;
+	const look = () => {
+		if (!box.isConnected) return;
+		const now = performance.now();
+		measure(now);
+		for (const each of box.querySelectorAll('button')) each.ariaDisabled = isReady(now) ? null : 'true';
 		requestAnimationFrame(look);
 	};
 	const judge = (event) => {
-		if (!event.target.closest('button')) return;
-		if (event.type !== 'click') {
-			early = !ready || event.repeat === true;
-			return;
+		const now = performance.now();
+		measure(now);
+		if (event.type === 'pointermove') {
+			if (event.movementX || event.movementY) slidAt = -Infinity;
+		} else if (event.type === 'pointerdown') early = !isReady(now);
+		else if (event.type === 'keydown') early = event.repeat || !isStill(now);
+		else if (event.target.closest('button')) {
+			if (early || !isStill(now)) {
+				event.preventDefault();
+				event.stopPropagation();
+			}
+			early = false;
 		}
-		if (early || !ready) {
-			event.preventDefault();
-			event.stopPropagation();
-		}
-		early = false;
 	};
-	for (const each of ['pointerdown', 'keydown', 'click']) box.addEventListener(each, judge, true);
+	for (const each of ['pointermove', 'pointerdown', 'keydown', 'click']) box.addEventListener(each, judge, true);
 	for (const each of box.querySelectorAll('button')) each.ariaDisabled = 'true';
 	requestAnimationFrame(look);
 }

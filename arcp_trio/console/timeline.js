@@ -57,6 +57,7 @@ export function makeTimeline(place, id, onevent) {
 	let axis = 10;
 
 	const log = h('div', { role: 'log', 'aria-label': 'Timeline', 'aria-live': 'off', class: 'timeline', tabindex: '0' });
+	log.dataset.moves = '0';
 	const find = finder();
 	const kinds = choice('Kind', 'all kinds');
 	const slider = h('input', { type: 'range', 'aria-label': 'Event', min: '0', max: '0', value: '0' });
@@ -187,13 +188,19 @@ export function makeTimeline(place, id, onevent) {
 		}
 		// What one is about to answer stays where it is.
 		if (follows && log.querySelector('.open:is(:hover, :focus-within)')) schedule(STILL_MS);
-		else if (follows) log.scrollTop = log.scrollHeight;
+		else if (follows) follow();
 		else if (goal && goal <= first + articles.length) {
 			articles[goal - first - 1]?.scrollIntoView({ block: 'end' });
 			goal = 0;
 		}
 		say();
 		if (checked < events.length) schedule(0);
+	}
+
+	function follow() {
+		const before = log.scrollTop;
+		log.scrollTop = log.scrollHeight;
+		if (log.scrollTop !== before) log.dataset.moves = String(Number(log.dataset.moves) + 1); // not by the reader
 	}
 
 	function add(event) {

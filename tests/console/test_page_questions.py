@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Locator, WebSocketRoute, expect
 
 from tests.cli.clients import Commands
 from tests.console.pages import Console, console, serving
+from tests.console.test_names import AXE, serious
 
 pytestmark = pytest.mark.real_tcp
 
@@ -22,16 +23,22 @@ agents = arcp_trio.Agents()
 async def told(word):
     while not Path(word).exists():
         await trio.sleep(0.02)
+    said = Path(word).read_text()
     Path(word).unlink()
+    return said
+
+async def say(job, count):
+    for number in range(count):
+        await job.log(f"line {number}")
 
 @agents.agent("asker")
 async def asker(job):
     async def talk():
-        await told("talk")
-        for number in range(60):
-            await job.log(f"line {number}")
+        await say(job, int(await told("talk")))
     if job.input == "once told":
         await told("ask")
+    if job.input == "after words":
+        await say(job, 60)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(talk)
         answer = await job.ask("Which?", options=["this", "that"])
@@ -73,13 +80,15 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
 
 
 def asking(commands: Commands, when: str = "at once") -> str:
-    """Submit a job that asks at once, or `once told`."""
+    """Submit a job that asks at once, `once told`, or `after words` that fill its timeline."""
     return commands.detached("asker", "--lease=tool.call=human.ask", f'--input="{when}"')
 
 
-def tell(commands: Commands, word: str) -> None:
-    """Have the job go on."""
-    (commands.folder / word).touch()
+def tell(commands: Commands, word: str, count: int = 0) -> None:
+    """Have the job go on, and say so much."""
+    ready = commands.folder / f"{word}.ready"
+    ready.write_text(str(count), encoding="utf-8")
+    ready.rename(commands.folder / word)
 
 
 def stop_time(shown: Console) -> None:
@@ -99,6 +108,12 @@ def click(shown: Console, target: Locator) -> None:
     box = target.bounding_box()
     assert box is not None
     shown.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+
+def press(shown: Console) -> None:
+    """Press the mouse where it is, without moving it."""
+    shown.page.mouse.down()
+    shown.page.mouse.up()
 
 
 def test_a_click_on_what_has_just_appeared_is_not_taken(
@@ -151,26 +166,55 @@ def test_a_held_key_answers_nothing(browser: Browser, commands: Commands) -> Non
 
 
 def test_what_moves_takes_no_click(browser: Browser, commands: Commands) -> None:
-    """Buttons that are scrolled to another place wait again; those one points at stay put."""
-    job_id = asking(commands)
+    """Buttons that the page moves wait again, and so do those that slide under the pointer."""
+    job_id = asking(commands, "after words")
+    with console(browser, commands.url) as shown:
+        shown.page.clock.install()
+        shown.sign_in(place=f"/jobs/{job_id}")
+        page = shown.page
+        log = page.get_by_role("log")
+        this = page.get_by_role("button", name="this", exact=True)
+        expect(this).to_be_enabled()
+        this.hover()
+        before = this.bounding_box()
+        tell(commands, "talk", 60)
+        expect(shown.articles("log")).to_have_count(120)
+        assert this.bounding_box() == before  # what one points at stays where it is
+        stop_time(shown)
+        page.mouse.move(0, 0)
+        page.clock.run_for(300)
+        assert this.bounding_box() != before  # the timeline has followed its end
+        this.hover()
+        page.clock.run_for(1000)
+        log.evaluate("log => log.scrollBy(0, -10)")
+        press(shown)
+        page.clock.run_for(300)
+        expect(this).to_be_disabled()
+        press(shown)
+        assert not any(ANSWER in each for each in shown.frames)
+        page.clock.run_for(300)
+        expect(this).to_be_enabled()
+        log.evaluate("log => log.scrollBy(0, 10)")
+        this.click()  # it is scrolled to, pointed at, and pressed
+        page.clock.resume()
+        expect(page.get_by_role("region", name="Result")).to_contain_text("this")
+
+
+def test_what_the_page_moves_takes_no_click(browser: Browser, commands: Commands) -> None:
+    """A button that the timeline moves as it follows its end waits again, wherever one points."""
+    job_id = asking(commands, "after words")
     with console(browser, commands.url) as shown:
         shown.page.clock.install()
         shown.sign_in(place=f"/jobs/{job_id}")
         page = shown.page
         this = page.get_by_role("button", name="this", exact=True)
         expect(this).to_be_enabled()
-        this.hover()
-        before = this.bounding_box()
-        tell(commands, "talk")
-        expect(shown.articles("log")).to_have_count(60)
-        assert this.bounding_box() == before
         stop_time(shown)
-        page.mouse.move(0, 0)
-        page.clock.run_for(300)
-        assert this.bounding_box() != before
-        page.get_by_role("log").evaluate("log => log.scrollTo(0, 0)")
-        page.clock.run_for(100)
-        assert this.bounding_box() == before
+        before = this.bounding_box()
+        tell(commands, "talk", 3)
+        while this.bounding_box() == before:  # pytest-timeout bounds it
+            page.wait_for_timeout(20)
+            page.clock.run_for(60)
         click(shown, this)
         expect(this).to_be_disabled()
         assert not any(ANSWER in each for each in shown.frames)
@@ -312,6 +356,8 @@ def test_an_approval_shows_what_it_allows(browser: Browser, commands: Commands) 
         assert above is not None
         assert buttons is not None
         assert above["y"] + above["height"] <= buttons["y"]
+        if AXE.exists():
+            assert serious(page, AXE) == []
         asked.get_by_role("textbox", name="Reason").fill("it is mine")
         allow.click()
         expect(asked.get_by_role("status")).to_contain_text("allowed by alice")
