@@ -63,6 +63,13 @@ export function isPressed() {
 /** How long a button that acts at once must have stood still in sight. */
 const STILL_MS = 500;
 
+/** Where the pointer was last; browsers tell of a move, too, where something moves below it. */
+let pointer = '';
+const whereIs = ({ clientX, clientY }) => `${clientX},${clientY}`;
+addEventListener('pointermove', (event) => {
+	pointer = whereIs(event);
+});
+
 /**
  * Keep the buttons in a box from taking what was not meant for them: a press that began before they had stood still
  * in sight for a moment, or a key that is held down. They are `aria-disabled` until then, and again after each move.
@@ -95,7 +102,7 @@ export function guard(box) {
 		const now = performance.now();
 		measure(now);
 		if (event.type === 'pointermove') {
-			if (event.movementX || event.movementY) slidAt = -Infinity;
+			if (whereIs(event) !== pointer) slidAt = -Infinity;
 		} else if (event.type === 'pointerdown') early = !isReady(now);
 		else if (event.type === 'keydown') early = event.repeat || !isStill(now);
 		else if (event.target.closest('button')) {

@@ -194,7 +194,7 @@ def test_what_moves_takes_no_click(browser: Browser, commands: Commands) -> None
         assert not any(ANSWER in each for each in shown.frames)
         page.clock.run_for(300)
         expect(this).to_be_enabled()
-        log.evaluate("log => log.scrollBy(0, 10)")
+        log.evaluate("log => log.scrollBy(0, 25)")
         this.click()  # it is scrolled to, pointed at, and pressed
         page.clock.resume()
         expect(page.get_by_role("region", name="Result")).to_contain_text("this")
@@ -216,6 +216,7 @@ def test_what_the_page_moves_takes_no_click(browser: Browser, commands: Commands
             page.wait_for_timeout(20)
             page.clock.run_for(60)
         click(shown, this)
+        page.clock.run_for(60)
         expect(this).to_be_disabled()
         assert not any(ANSWER in each for each in shown.frames)
         page.clock.run_for(600)
