@@ -25,9 +25,12 @@ def page_url(url: str) -> str | None:
     return None
 
 
-def signed_in(page: str, token: str) -> str:
-    """Return the link that opens the console with a token; no server is sent what is after `#`."""
-    return f"{page}#token={quote(token, safe='')}"
+def signed_in(page: str, secret: str, name: str = "token") -> str:
+    """Return the link that opens the console with a token, or with a one-time code.
+
+    No server is sent what is after `#`.
+    """
+    return f"{page}#{name}={quote(secret, safe='')}"
 
 
 parse_address = lru_cache(maxsize=1_024)(ipaddress.ip_address)

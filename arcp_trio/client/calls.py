@@ -27,6 +27,8 @@ STOP: Final = "x-vendor.arcp-trio.stop"
 ANSWER: Final = "x-vendor.arcp-trio.answer"
 TOKEN: Final = "x-vendor.arcp-trio.token"  # noqa: S105 - the name of a message
 LIST: Final = "session.list_jobs"
+CODE_SECONDS: Final = 60.0
+"""How long a one-time code is good for."""
 
 _IN_ORDER: Final = frozenset({SUBMIT, SUBSCRIBE, LIST})
 """The calls that are refused in the order of asking, where refusals name no request."""
@@ -128,11 +130,13 @@ def answer_call(
     return Call(ANSWER, dumps(payload), job_id=job_id)
 
 
-def token_call(seconds: float, job_id: str | None) -> Call[TokenMade]:
+def token_call(
+    seconds: float, *, job_id: str | None = None, replaces: str | None = None
+) -> Call[TokenMade]:
     """Make an `x-vendor.arcp-trio.token`."""
+    given = {"job_id": job_id, "replaces": replaces}
     payload: dict[str, JsonLike] = {"seconds": seconds}
-    if job_id is not None:
-        payload["job_id"] = job_id
+    payload.update({name: value for name, value in given.items() if value is not None})
     return Call(TOKEN, dumps(payload))
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 import trio
 
 from arcp_trio.client.calls import (
+    CODE_SECONDS,
     NO_REASON,
     BudgetRequest,
     LeaseRequest,
@@ -223,7 +224,21 @@ class Client:
             JobNotFound: there is no such job, or the client may not observe it.
         """
         self._session.require(Feature.TOKENS)
-        made = await self._session.call(token_call(seconds, job_id))
+        made = await self._session.call(token_call(seconds, job_id=job_id))
+        return made.token
+
+    async def code_for(self, token: str) -> str:
+        """Return a code that is good once, for a minute, in place of a bearer token of the client.
+
+        It is for links to the console: a command line and a browser's history keep what they see.
+        A client that opens a session with the code is told the token.
+
+        Raises:
+            InvalidRequest: the runtime makes no such codes.
+            InternalError: too many codes are open.
+        """
+        self._session.require(Feature.TOKENS)
+        made = await self._session.call(token_call(CODE_SECONDS, replaces=token))
         return made.token
 
     def on_question(self, handler: QuestionHandler) -> QuestionHandler:

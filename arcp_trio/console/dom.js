@@ -60,6 +60,83 @@ export function isPressed() {
 	return document.documentElement.matches(':active') && document.querySelector(pressed) !== null;
 }
 
+/** How long a button that acts at once must have stood still in sight. */
+const STILL_MS = 500;
+
+/** Where the pointer was last; browsers tell of a move, too, where something moves below it. */
+let pointer = '';
+const whereIs = ({ clientX, clientY }) => `${clientX},${clientY}`;
+addEventListener('pointermove', (event) => {
+	pointer = whereIs(event);
+});
+
+/**
+ * Keep the buttons in a box from taking what was not meant for them: a press that began before they had stood still
+ * in sight for a moment, or a key that is held down. They are `aria-disabled` until then, and again after each move.
+ * One may scroll to a button and press it, unless it came under a pointer that rests.
+ */
+export function guard(box) {
+	let [place, since, scrolled, slidAt, early] = ['', 0, 0, -Infinity, false];
+	const measure = (now) => {
+		const { x, y, width, height } = box.getBoundingClientRect();
+		const modal = document.querySelector('dialog:modal');
+		const seen = width > 0 && (!modal || modal.contains(box));
+		let by = 0;
+		for (let up = box.parentElement; up; up = up.parentElement) by += up.scrollTop;
+		const moves = box.closest('[data-moves]')?.dataset.moves;
+		const spot = seen ? [...[x, y + by, width, height].map(Math.round), moves].join() : '';
+		if (spot !== place) since = now;
+		else if (by !== scrolled) slidAt = now;
+		[place, scrolled] = [spot, by];
+	};
+	const isStill = (now) => place !== '' && now - since >= STILL_MS;
+	const isReady = (now) => isStill(now) && now - slidAt >= STILL_MS;
+	const look = () => {
+		if (!box.isConnected) return;
+		const now = performance.now();
+		measure(now);
+		for (const each of box.querySelectorAll('button')) each.ariaDisabled = isReady(now) ? null : 'true';
+		requestAnimationFrame(look);
+	};
+	const judge = (event) => {
+		const now = performance.now();
+		measure(now);
+		if (event.type === 'pointermove') {
+			if (whereIs(event) !== pointer) slidAt = -Infinity;
+		} else if (event.type === 'pointerdown') early = !isReady(now);
+		else if (event.type === 'keydown') early = event.repeat || !isStill(now);
+		else if (event.target.closest('button')) {
+			if (early || !isStill(now)) {
+				event.preventDefault();
+				event.stopPropagation();
+			}
+			early = false;
+		}
+	};
+	for (const each of ['pointermove', 'pointerdown', 'keydown', 'click']) box.addEventListener(each, judge, true);
+	for (const each of box.querySelectorAll('button')) each.ariaDisabled = 'true';
+	requestAnimationFrame(look);
+}
+
+/** Ask something in a dialog: whether the first button was pressed. @returns {Promise<boolean>} */
+export function ask(question, words, yes, no) {
+	return new Promise((resolve) => {
+		const dialog = h('dialog', { 'aria-label': question }, h('h2', question), h('p', words));
+		const end = (said) => () => {
+			resolve(said);
+			dialog.close();
+		};
+		dialog.append(button(yes, end(true)), ...(no ? [button(no, end(false), { autofocus: true })] : []));
+		dialog.addEventListener('close', () => {
+			dialog.remove();
+			resolve(false);
+		});
+		document.body.append(dialog);
+		dialog.showModal();
+		guard(dialog);
+	});
+}
+
 /** A choice among names, or of all. */
 export function choice(label, all, names = []) {
 	return h('select', { 'aria-label': label }, option('', all), ...names.map((each) => option(each)));
@@ -130,7 +207,8 @@ export function money(budget, spent) {
 	}).join(', ');
 }
 
-function amount(value) {
+/** An amount of money as people write it. */
+export function amount(value) {
 	return Number(value).toLocaleString(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
 }
 

@@ -1,6 +1,7 @@
 /** One job: its head, its timeline with a slider through time, its money, and the jobs below it. */
 
 import {
+	ask,
 	button,
 	duration,
 	h,
@@ -14,6 +15,7 @@ import {
 	stateWord,
 	time,
 	VENDOR,
+	visible,
 } from './dom.js';
 import { Money } from './money.js';
 import { makeTimeline } from './timeline.js';
@@ -39,7 +41,7 @@ export async function showJob(place, id) {
 	const head = h('dl');
 	const bar = h('progress', { 'aria-label': 'Progress', hidden: true });
 	const tree = h('section', { 'aria-label': 'Delegated jobs', hidden: true });
-	const cancel = button('Cancel job', ask);
+	const cancel = button('Cancel job', stop);
 	const result = h('section', { 'aria-label': 'Result', hidden: true });
 	const save = () => attempt('The events were not received', download);
 	const copies = [button('Run again', again), button('Copy as command', copy), button('Download events', save)];
@@ -96,14 +98,15 @@ export async function showJob(place, id) {
 		buttons.hidden = false;
 		const [travels, { end, progress, ts }, count] = [timeline.travels(), timeline.story(), timeline.count()];
 		const brief = entry[VENDOR] ?? {};
-		const known = travels ? 'running' : entry[`${VENDOR}.waiting`] ? 'waiting' : (entry.status ?? said.current_status);
+		const known = travels ? 'running' : waits(entry) ? 'waiting' : (entry.status ?? said.current_status);
 		const state = end?.status ?? known;
 		const over = !ALIVE.includes(state);
+		document.title = `${waits(entry) && !over ? '(1) ' : ''}${id} · arcp-trio`;
 		bar.hidden = !progress;
 		if (progress) setProgress(bar, progress);
 		purse.show(brief.budget ?? {}, count);
 		const spent = travels ? purse.spent(count) : brief.spent;
-		cancel.hidden = over || travels || Boolean(main.querySelector('dialog[open]'));
+		cancel.hidden = over || travels || Boolean(document.querySelector('dialog[open]'));
 		const began = brief.started_at ?? entry.created_at;
 		const until = travels ? ts : (end?.ts ?? (over ? brief.finished_at : null));
 		const error = end?.error ?? (travels ? null : brief.error);
@@ -150,33 +153,22 @@ export async function showJob(place, id) {
 		const below = byParent(near);
 		tree.hidden = !below.has(id);
 		const list = (parent) => h('ul', ...(below.get(parent) ?? []).map(item));
-		const item = ({ job_id, status, agent }) =>
-			h('li', stateWord(status), ' ', link(job_id), ` ${agent}`, below.has(job_id) && list(job_id));
+		const item = (each) => {
+			const { job_id, status, agent } = each;
+			const state = stateWord(waits(each) ? 'waiting' : status);
+			return h('li', state, ' ', link(job_id), ` ${agent}`, below.has(job_id) && list(job_id));
+		};
 		renew(tree, h('h2', 'Delegated jobs'), list(id));
 	}
 
 	// -- buttons
 
-	function ask() {
-		const dialog = h(
-			'dialog',
-			{ 'aria-label': 'Cancel this job?' },
-			h('h2', 'Cancel this job?'),
-			h('p', 'Its agent is asked to stop.'),
-			button('Cancel job', stop),
-			button('Let it run', () => dialog.close()),
-		);
-		function stop() {
-			dialog.close();
-			attempt('It was not cancelled', () => client.stop(id, 'cancelled in the console'));
-		}
-		dialog.addEventListener('close', () => {
-			dialog.remove();
-			drawHead();
-		});
-		main.append(dialog);
-		dialog.showModal();
+	async function stop() {
+		const answer = ask('Cancel this job?', 'Its agent is asked to stop.', 'Cancel job', 'Let it run');
 		drawHead();
+		const sure = await answer;
+		drawHead();
+		if (sure) attempt('It was not cancelled', () => client.stop(id, 'cancelled in the console'));
 	}
 
 	async function attempt(failure, act) {
@@ -239,6 +231,11 @@ export async function look(client, id, createdAt) {
 	return null;
 }
 
+/** Whether a job of the listing waits for a person. */
+export function waits(entry) {
+	return Boolean(entry[`${VENDOR}.waiting`]);
+}
+
 /** Listings leave out the very time. */
 function beside(time, ms) {
 	return new Date(Date.parse(time) + ms).toISOString();
@@ -255,8 +252,13 @@ function link(id) {
 	return h('a', { href: `#/jobs/${id}` }, id);
 }
 
-function quoted(text) {
-	return /^[\w@.:/=*-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+/** A word as a shell reads it back. What cannot be seen, or changes a terminal, is written by its bytes. */
+function quoted(word) {
+	if (/^[\w@.:/-][\w@.:/=-]*$/.test(word)) return word;
+	if (visible(word) === word && !/[\t\n]/.test(word)) return `'${word.replaceAll("'", "'\\''")}'`;
+	const bytes = (text) =>
+		Array.from(new TextEncoder().encode(text), (each) => `\\${each.toString(8).padStart(3, '0')}`);
+	return `$'${word.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\\'!]/gu, (each) => bytes(each).join(''))}'`;
 }
 
 /** What submits such a job. */

@@ -15,13 +15,14 @@ import {
 	time,
 	VENDOR,
 } from './dom.js';
-import { byParent, look } from './job.js';
+import { byParent, look, waits } from './job.js';
 
 const ROW = 40;
 const SPARE = 10;
 const PAGE = 500;
 const FRESH = 100;
 const REFRESH_MS = 1000;
+const HIDDEN_MS = 10_000;
 const MOST_KNOWN = 50_000;
 const COLUMNS = ['State', 'Job', 'Agent', 'Started', 'Took', 'Last event', 'Money', 'Who'];
 const ALIVE = ['pending', 'running'];
@@ -34,10 +35,13 @@ export function showJobs(place) {
 	/** The jobs that are known, by id. */
 	const known = new Map();
 	const unfolded = new Set();
+	/** The jobs that waited when they were last put in order. */
+	let asking = new Set();
 	/** What the table shows. */
 	let rows = [];
 	let cursor;
 	let [loading, loaded, gone] = [false, false, false];
+	let refreshedAt = 0;
 	let chosen = '';
 	/** Why the runtime did not tell all that it was asked for. */
 	let trouble = '';
@@ -98,7 +102,10 @@ export function showJobs(place) {
 
 	/** Fetch what is new, and what may have changed. */
 	async function refresh() {
-		if (gone || client.state !== 'live' || document.hidden) return;
+		if (gone || client.state !== 'live') return;
+		// A tab that is hidden still counts in its title the jobs that wait.
+		if (document.hidden && performance.now() < refreshedAt + HIDDEN_MS) return;
+		refreshedAt = performance.now();
 		const page = await client.page(filter(), { limit: FRESH });
 		const running = await client.page({ ...filter(), status: ALIVE }, { limit: 1000 });
 		if (gone) return;
@@ -134,13 +141,15 @@ export function showJobs(place) {
 		let top = scroller.scrollTop;
 		const before = rows[Math.floor(top / ROW)]?.entry.job_id;
 		const wanted = Array.from(known.values()).filter(isWanted);
+		const first = waitingFirst(wanted.filter(waits));
 		// An id begins with the time at which the job was created.
-		wanted.sort((a, b) => Number(waits(b)) - Number(waits(a)) || (a.job_id < b.job_id ? 1 : -1));
+		wanted.sort((a, b) => (a.job_id < b.job_id ? 1 : -1));
 		const ids = new Set(wanted.map((each) => each.job_id));
 		const children = byParent(wanted.filter((each) => ids.has(each.parent_job_id)));
+		wanted.sort(first);
 		rows = [];
 		const add = (entry, depth) => {
-			const below = children.get(entry.job_id) ?? [];
+			const below = (children.get(entry.job_id) ?? []).sort(first);
 			rows.push({ entry, depth, children: below.length });
 			if (unfolded.has(entry.job_id)) for (const each of below) add(each, depth + 1);
 		};
@@ -157,6 +166,20 @@ export function showJobs(place) {
 		if (scroller.scrollTop !== top) scroller.scrollTop = top;
 	}
 
+	/** Unfold what is above jobs that have begun to wait, and return the order that puts both first. */
+	function waitingFirst(waiting) {
+		const lifted = new Set();
+		for (const { job_id, parent_job_id } of waiting) {
+			lifted.add(job_id);
+			for (let up = known.get(parent_job_id); up; up = known.get(up.parent_job_id)) {
+				lifted.add(up.job_id);
+				if (!asking.has(job_id)) unfolded.add(up.job_id);
+			}
+		}
+		asking = new Set(waiting.map((each) => each.job_id));
+		return (a, b) => Number(lifted.has(b.job_id)) - Number(lifted.has(a.job_id));
+	}
+
 	/** What the table does not show by itself. */
 	function inWords() {
 		const searches = find.value || who.value;
@@ -169,10 +192,6 @@ export function showJobs(place) {
 		}
 		if (rows.length) return '';
 		return query.size > 0 ? 'No job is as the filters say.' : 'No jobs yet. Start one with: arcp-trio submit echo';
-	}
-
-	function waits(entry) {
-		return Boolean(entry[`${VENDOR}.waiting`]);
 	}
 
 	/** Make the rows that can be seen. Those that stay are not taken out: what is selected or focused in them stays, too. */

@@ -1,15 +1,27 @@
 /** What a job has spent over time: a line for each currency, below its ceiling. */
 
-import { h, put } from './dom.js';
+import { amount, h, put } from './dom.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 const WIDTH = 300;
 const HEIGHT = 60;
 const MOST_POINTS = 1000;
+/** Decimal places of sums. */
+const PLACES = 18;
+
+/** An amount in units of 10^-18: sums of these are exact, those of binary fractions are not. */
+function units(value) {
+	const [digits, exponent = '0'] = String(value).split('e');
+	const [whole, fraction = ''] = digits.split('.');
+	const shift = PLACES + Number(exponent) - fraction.length;
+	const all = BigInt(whole + fraction);
+	return shift < 0 ? all / 10n ** BigInt(-shift) : all * 10n ** BigInt(shift);
+}
 
 export class Money {
 	/** By currency. */
 	#points = new Map();
+	#sums = new Map();
 	#drawn = '';
 
 	constructor() {
@@ -19,9 +31,12 @@ export class Money {
 	/** @param {any} event a metric @param {number} count how many events the job has with it */
 	add({ body: { name, value, unit }, ts }, count) {
 		const cost = String(name).startsWith('cost.') && name !== 'cost.budget.remaining';
-		if (!cost || !(value >= 0) || !unit) return;
+		if (!cost || typeof value !== 'number' || value < 0 || !unit) return;
 		const points = this.#points.get(unit) ?? [];
-		points.push({ count, at: Date.parse(ts), sum: (points.at(-1)?.sum ?? 0) + Number(value) });
+		const exact = (this.#sums.get(unit) ?? 0n) + units(value);
+		this.#sums.set(unit, exact);
+		const text = String(exact).padStart(PLACES + 1, '0');
+		points.push({ count, at: Date.parse(ts), sum: Number(`${text.slice(0, -PLACES)}.${text.slice(-PLACES)}`) });
 		// Every second point goes, so that a long life needs no more room.
 		this.#points.set(unit, points.length > MOST_POINTS ? points.filter((_, place) => place % 2 === 0) : points);
 	}
@@ -57,7 +72,7 @@ function chart(unit, points, ceiling) {
 	});
 	const line = shape('polyline', { points: `0,${HEIGHT} ${steps.join(' ')}`, class: 'cost' });
 	const limit = ceiling ? [shape('line', { x1: 0, x2: WIDTH, y1: y(ceiling), y2: y(ceiling), class: 'ceiling' })] : [];
-	const words = `${sum.toFixed(2)}${ceiling ? ` of ${ceiling.toFixed(2)}` : ''} ${unit}`;
+	const words = `${amount(sum)}${ceiling ? ` of ${amount(ceiling)}` : ''} ${unit}`;
 	const name = `Cost over time: ${words}`;
 	const svg = shape('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': name });
 	svg.append(line, ...limit);

@@ -1,6 +1,6 @@
 /** The timeline of a job: a stretch of its events, which follows the end or stays where one reads. */
 
-import { article } from './articles.js';
+import { article, close, ending, QUESTION } from './articles.js';
 import { button, choice, duration, finder, h, isPressed, option, put } from './dom.js';
 
 /** The events and characters of a stretch, and how far it grows before it is cut. */
@@ -12,6 +12,7 @@ const ALONE = 500;
 const GROUP = 100;
 const SLICE_MS = 8;
 const PAUSE_MS = 50;
+const STILL_MS = 200;
 
 function tell(story, event) {
 	story.ts = event.ts ?? story.ts;
@@ -49,11 +50,14 @@ export function makeTimeline(place, id, onevent) {
 	const whole = {};
 	/** Calls of tools by their ids. */
 	const calls = new Map();
+	/** Questions by their ids: the box of each, and how it ended. */
+	const questions = new Map();
 	let began = NaN;
 	/** Seconds of the axis of calls. */
 	let axis = 10;
 
 	const log = h('div', { role: 'log', 'aria-label': 'Timeline', 'aria-live': 'off', class: 'timeline', tabindex: '0' });
+	log.dataset.moves = '0';
 	const find = finder();
 	const kinds = choice('Kind', 'all kinds');
 	const slider = h('input', { type: 'range', 'aria-label': 'Event', min: '0', max: '0', value: '0' });
@@ -147,12 +151,22 @@ export function makeTimeline(place, id, onevent) {
 	}
 
 	/** Know what later articles need. */
-	function know({ kind, body, ts }) {
+	function know(event) {
+		const { kind, body, ts } = event;
 		const at = Date.parse(ts);
 		if (total === 1) began = at;
 		if (!Array.from(kinds.options).some((each) => each.value === kind)) kinds.append(option(kind));
+		if (kind === QUESTION) questions.set(body.question_id, {});
+		if (kind === 'end') for (const each of questions.values()) settle(each, event);
+		else if (kind === 'tool_result' && questions.has(body.call_id)) settle(questions.get(body.call_id), event);
 		if (kind === 'tool_call') calls.set(body.call_id, { tool: body.tool, at });
 		if (calls.size > MOST) calls.delete(calls.keys().next().value ?? '');
+	}
+
+	/** Take the buttons of a question that has ended. */
+	function settle(asked, event) {
+		asked.answered ??= ending(event);
+		if (asked.box && (event.kind !== 'end' || asked.box.matches('.open'))) close(asked.box, asked.answered);
 	}
 
 	// -- into the page
@@ -172,7 +186,9 @@ export function makeTimeline(place, id, onevent) {
 			if (checked === articles.length) add(events[checked]);
 			check(articles[checked]);
 		}
-		if (follows) log.scrollTop = log.scrollHeight;
+		// What one is about to answer stays where it is.
+		if (follows && log.querySelector('.open:is(:hover, :focus-within)')) schedule(STILL_MS);
+		else if (follows) follow();
 		else if (goal && goal <= first + articles.length) {
 			articles[goal - first - 1]?.scrollIntoView({ block: 'end' });
 			goal = 0;
@@ -181,8 +197,16 @@ export function makeTimeline(place, id, onevent) {
 		if (checked < events.length) schedule(0);
 	}
 
+	function follow() {
+		const before = log.scrollTop;
+		log.scrollTop = log.scrollHeight;
+		if (log.scrollTop !== before) log.dataset.moves = String(Number(log.dataset.moves) + 1); // not by the reader
+	}
+
 	function add(event) {
-		const made = article(event, place, id, ran(event));
+		const asked = event.kind === QUESTION ? questions.get(event.body.question_id) : null;
+		const made = article(event, place, id, { ran: ran(event), answered: asked?.answered });
+		if (asked) asked.box = made.querySelector('.question');
 		let group = articles.length < ALONE ? log : log.lastElementChild;
 		if (group.matches('article') || (group !== log && group.childElementCount >= GROUP)) {
 			group = h('div', { role: 'presentation', hidden: true });

@@ -15,6 +15,7 @@ from arcp_trio.runtime.clock import Clock
 from arcp_trio.runtime.ledger import Ledger
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.metrics import Metrics
+from arcp_trio.runtime.one_time_codes import OneTimeCodes
 from arcp_trio.runtime.tracing import Tracer
 from arcp_trio.runtime.usage import Usages
 from arcp_trio.runtime.views import ViewTokens
@@ -39,6 +40,7 @@ class Core:
     clock: Clock
     tracer: Tracer
     view_tokens: ViewTokens
+    codes: OneTimeCodes = attrs.field(factory=OneTimeCodes)
     wrong_tokens: WrongTokens = attrs.field(factory=WrongTokens)
     metrics: Metrics = attrs.field(factory=Metrics)
     ledger: Ledger = attrs.field(

@@ -39,3 +39,4 @@ NonEmpty = Annotated[str, Rule("a non-empty string", bool)]
 # Strings that are stored, or repeated in answers, have a bound.
 Identifier = Annotated[str, Meta(min_length=1, max_length=256)]
 Remark = Annotated[str, Meta(max_length=4096)]
+Bearer = Annotated[str, Meta(min_length=1, max_length=16_384)]

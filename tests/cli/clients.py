@@ -132,6 +132,12 @@ async def monster(job):
     await job.artifact("https://example.com/a?b=<i>", "<b>bold</b>")
     return {"__proto__": {"polluted": True}, "constructor": None}
 
+@agents.agent("spender")
+async def spender(job):
+    for each in job.input:
+        await job.metric("cost.search", each, unit="USD")
+    await job.metric("speed", 0.1 + 0.2, unit="m/s")
+
 @agents.agent("speaker")
 async def speaker(job):
     await job.log("first\\nsecond", level="warn")

@@ -14,21 +14,29 @@ pytestmark = pytest.mark.real_tcp
 
 
 def test_the_link(commands: Commands) -> None:
-    """The link has the page's address and the token, which is encoded for a link."""
+    """The link has the page's address and a one-time code, which signs in, and never the token."""
     page = commands.url.replace("ws:", "http:").removesuffix("arcp")
     done = commands.run("console", "--print")
-    assert (done.code, done.out, done.err) == (0, f"{page}#token={TOKEN}\n", "")
+    link, _, code = done.out.rstrip().partition("#code=")
+    assert (done.code, link, done.err) == (0, page, "")
+    assert TOKEN not in done.out
+    assert evolve(commands, token=code).run("jobs").code == 0
+    assert "does not accept the token" in evolve(commands, token=code).refused(3, "jobs")
+    view = commands.run("token").out.strip()  # is made for links
+    assert evolve(commands, token=view).run("console", "--print").out == f"{page}#token={view}\n"
 
 
 def test_a_browser_is_started(commands: Commands, tmp_path: Path) -> None:
-    """The browser is started with the link, and nothing is printed."""
+    """The browser is started with the link, without the token, and nothing is printed."""
     opened = tmp_path / "opened"
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n', encoding="utf-8")
     browser.chmod(0o755)
     done = commands.run("console", BROWSER=f"{browser} %s")
     assert (done.code, done.out, done.err) == (0, "", "")
-    assert opened.read_text(encoding="utf-8").endswith(f"/#token={TOKEN}")
+    link = opened.read_text(encoding="utf-8")
+    assert "/#code=arcp-code." in link
+    assert TOKEN not in link
 
 
 def test_what_cannot_be_opened(commands: Commands, tmp_path: Path) -> None:

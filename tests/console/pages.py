@@ -20,6 +20,8 @@ from tests.cli.clients import TOKEN, Commands
 from tests.cli.processes import starter
 
 WAIT_MS: Final = 60_000
+FILE_SECONDS: Final = 300.0
+"""The time that the tests of one file may take together."""
 MOST_FRAMES: Final = 60
 """Frames that a failure tells of."""
 FRAME_SHOWN: Final = 300
@@ -46,7 +48,7 @@ def serving(folder: Path, agents: str) -> Iterator[Commands]:
     """Serve these agents alone for the block, in memory, with the folder as theirs."""
     (folder / "own_agents.py").write_text(agents, encoding="utf-8")
     options = ("--memory", "--agents=own_agents", f"--token=alice={TOKEN}", "--log-level=error")
-    with starter(folder) as start:
+    with starter(folder, lifetime=FILE_SECONDS) as start:
         yield Commands(start("serve", "--port=0", *options).url(), folder)
 
 

@@ -14,6 +14,7 @@ from tests.console.pages import console
 
 pytestmark = pytest.mark.real_tcp
 
+AXE = ROOT / ".venv" / "js" / "node_modules" / "axe-core" / "axe.min.js"
 SHOP = ("--lease", "tool.call=shop.*", "--budget", "USD:1.00")
 
 
@@ -104,8 +105,7 @@ def test_it_is_for_everybody(
     browser: Browser, commands: Commands, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     """On each place axe-core finds nothing serious, and nothing is wider than the screen."""
-    axe = ROOT / ".venv" / "js" / "node_modules" / "axe-core" / "axe.min.js"
-    if not axe.exists():
+    if not AXE.exists():
         pytest.skip("no axe-core: .ci/browser has not installed it")
     shop = commands.detached("shopper", "--lease", "tool.call=shop.*", "--budget", "USD:1.00")
     cook = commands.detached("cook", "--lease", "tool.call=human.ask")
@@ -113,7 +113,7 @@ def test_it_is_for_everybody(
         page = shown.page
         page.emulate_media(color_scheme=scheme)
         page.goto(shown.origin)
-        found = {"sign in": serious(page, axe)}
+        found = {"sign in": serious(page, AXE)}
         shown.sign_in()
         nowhere = "/jobs/job_01ARZ3NDEKTSV4RRFFQ69G5FAV"
         jobs = (f"/jobs/{shop}", f"/jobs/{shop}?at=3", nowhere, f"/jobs/{cook}")
@@ -121,11 +121,11 @@ def test_it_is_for_everybody(
             page.goto(f"{shown.origin}/#{place}")
             page.get_by_role("heading", level=1).wait_for()
             page.wait_for_timeout(500)
-            found[place] = serious(page, axe)
+            found[place] = serious(page, AXE)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         page.get_by_role("button", name="Cancel job").click()
         page.get_by_role("dialog").wait_for()
-        found["dialog"] = serious(page, axe)
+        found["dialog"] = serious(page, AXE)
         assert {place: faults for place, faults in found.items() if faults} == {}
 
 

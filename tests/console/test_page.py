@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from playwright.sync_api import Browser, expect
 
 from tests.cli.clients import TOKEN, Commands
@@ -110,6 +113,66 @@ def test_a_job_with_its_timeline(browser: Browser, commands: Commands) -> None:
             page.get_by_role("button", name="Download events").click()
         lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
         assert [json.loads(line)["kind"] for line in lines] == kinds
+
+
+def test_amounts_are_written_as_people_do(browser: Browser, commands: Commands) -> None:
+    """Costs are added up exactly, and shown without what binary fractions bring in."""
+    with console(browser, commands.url) as shown:
+        job_id = commands.detached(
+            "spender", "--budget", "USD:2", "--input", "[0.318, 0.318, 0.318]"
+        )
+        shown.sign_in(place=f"/jobs/{job_id}")
+        page = shown.page
+        expect(page.get_by_role("img", name="Cost over time: 0.954 of 2.00 USD")).to_be_visible()
+        expect(page.get_by_role("definition").get_by_text("0.954 of 2.00 USD")).to_be_visible()
+        expect(shown.articles("metric").get_by_text("speed 0.3 m/s")).to_be_visible()
+        tiny = commands.detached("spender", "--budget", "USD:2", "--input", "[1e-7, 0.1, 0.2, 1.6]")
+        page.goto(f"{shown.origin}/#/jobs/{tiny}")
+        expect(page.get_by_role("img", name="Cost over time: 1.90 of 2.00 USD")).to_be_visible()
+
+
+HARD_TEXT = st.text(
+    st.one_of(
+        st.sampled_from("'\"`$\\!*?[]{}()<>|&;#~=^ \t\n\r\x1b\x07\u202e\u200b漢😀-"),
+        st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
+    )
+)
+
+
+def test_a_copied_command_means_the_same_to_a_shell(
+    browser: Browser, commands: Commands, tmp_path: Path
+) -> None:
+    """The words of a shown command come back from a shell as they were, and nothing else is run."""
+    (tmp_path / "tool.call=search.x").touch()  # what a pattern must not become
+
+    with console(browser, commands.url) as shown:
+        shown.page.goto(shown.origin)
+
+        @settings(max_examples=30, deadline=None)
+        @given(st.lists(st.lists(HARD_TEXT, min_size=1, max_size=4), min_size=1, max_size=50))
+        @example([["search.*"], ["~", "=ls", "!!", "$(touch a)", "`touch b`", "'", "\\'", ""]])
+        def check(lists: list[list[str]]) -> None:
+            made = shown.page.evaluate(
+                """async (lists) => {
+                    const { command } = await import('/job.js');
+                    return lists.map((each) => command('echo@1', '-5', { 'tool.call': each }));
+                }""",
+                lists,
+            )
+            script = "arcp-trio() { printf '%s\\0' \"$@\"; printf '\\0\\0'; }\n" + "\n".join(made)
+            done = subprocess.run(
+                ["bash", "-c", script], cwd=tmp_path, capture_output=True, check=True
+            )
+            read = [each.split("\0") for each in done.stdout.decode().split("\0\0\0")[:-1]]
+            expected = [
+                ["submit", "echo@1", "--input", "-5"]
+                + [word for each in words for word in ("--lease", f"tool.call={each}")]
+                for words in lists
+            ]
+            assert read == expected
+            assert [each.name for each in tmp_path.iterdir()] == ["tool.call=search.x"]
+
+        check()
 
 
 def test_questions_are_answered_in_place(browser: Browser, commands: Commands) -> None:

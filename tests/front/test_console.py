@@ -13,7 +13,7 @@ from arcp_trio.front.console import Console
 from tests.front.asking import get
 from tests.front.echo import Answer, EchoRuntime, knock, read_answer, serving
 
-MOST_BYTES = 80_000
+MOST_BYTES = 160_000
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -36,7 +36,7 @@ TO_RUNTIME_EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "job.cancel": {"job_id": "job_1", "reason": "User requested cancel"},
     "x-vendor.arcp-trio.stop": {"job_id": "job_1", "reason": "It runs away"},
-    "x-vendor.arcp-trio.token": {"seconds": 60, "job_id": "job_1"},
+    "x-vendor.arcp-trio.token": {"seconds": 60, "job_id": "job_1", "replaces": "t"},
     "x-vendor.arcp-trio.answer": {
         "job_id": "job_1",
         "question_id": "call_1",

@@ -15,6 +15,7 @@ from arcp_trio.cli.client.output import stdout
 from arcp_trio.cli.client.runner import run_client
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import CommandError, ExitCode
+from arcp_trio.runtime.views import PREFIX
 
 
 def run(options: ConsoleOptions) -> int:
@@ -27,9 +28,15 @@ async def _open(options: ConsoleOptions, interrupts: Interrupts) -> int:
     page = page_url(runtime.url)
     if page is None:
         raise CommandError(f"a browser cannot open {runtime.shown_url}; serve on a TCP port, too")
-    async with connected(options, interrupts):
-        pass  # a wrong token, or a runtime that is not there, is said here rather than in the page
-    link = page if runtime.token is None else signed_in(page, runtime.token)
+    # A wrong token, or a runtime that is not there, is said here rather than in the page.
+    async with connected(options, interrupts) as client:
+        if runtime.token is None:
+            link = page
+        elif runtime.token.startswith(PREFIX):
+            link = signed_in(page, runtime.token)  # it is made for links
+        else:
+            # Everybody on the machine sees the browser's command line, and its history stays.
+            link = signed_in(page, await client.code_for(runtime.token), "code")
     opened = False
     if not options.print:
         opened = await trio.to_thread.run_sync(partial(webbrowser.open, link))

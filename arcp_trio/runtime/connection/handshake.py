@@ -12,6 +12,7 @@ import trio
 from arcp_trio.runtime.access import address_of
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import store_trouble
+from arcp_trio.runtime.one_time_codes import CODE_PREFIX
 from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.resuming import Resume, ResumeCheck, cannot_resume
 from arcp_trio.runtime.session.unsent import Unsent
@@ -81,6 +82,8 @@ class Handshake:
         """The principal of the last hello on this connection."""
         self._view: View | None = None
         """What that hello's token lets see, if it is a short-lived one."""
+        self._exchanged: str | None = None
+        """The token for which that hello exchanged a one-time code: its welcome tells it."""
         self._core = core
         self._sessions = sessions
         self._welcomes = welcomes
@@ -113,7 +116,8 @@ class Handshake:
         match message:
             case Hello():
                 dialect = recognise(first)
-                self.principal = principal = await self._authenticate(message.auth)
+                auth = await self._exchange(message.auth)
+                self.principal = principal = await self._authenticate(auth)
                 features = negotiate(message.features, self._offered)
                 if self._view is not None:
                     features |= {self._view.scope.feature}
@@ -167,6 +171,21 @@ class Handshake:
         if count > most:
             return limit_hit("failed_auth_per_minute", most, what_helps="try again in a minute")
         return error
+
+    async def _exchange(self, auth: Auth | None) -> Auth | None:
+        """Return the credentials of a hello, with its token in the place of a one-time code."""
+        self._exchanged = None
+        code = "" if auth is None else (auth.token or "")
+        if not code.startswith(CODE_PREFIX):
+            return auth
+        self._exchanged = self._core.codes.exchange(code)
+        if self._exchanged is None:
+            words = (
+                "the code is not good: it is good once, for a minute, at the node that made it;"
+                " run `arcp-trio console` again, or sign in with a token"
+            )
+            raise await self._wrong_token(Unauthenticated(words))
+        return Auth(scheme="bearer", token=self._exchanged)
 
     # -- a new session
 
@@ -276,7 +295,8 @@ class Handshake:
         return self._welcomes.offered(private=self._transport.private)
 
     def _welcome(self, session: Session, token: str) -> bytes:
-        return self._welcomes.tail(session, token, private=self._transport.private)
+        private, exchanged = self._transport.private, self._exchanged
+        return self._welcomes.tail(session, token, private=private, exchanged=exchanged)
 
     def _attachment(self, principal: str, dialect: Dialect) -> Attachment:
         unsent = Unsent(self._core.limits, self._core.ledger.unsent.share(principal))

@@ -16,6 +16,7 @@ from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonObject, dumps
 from arcp_trio.wire.messages import PeerInfo, RuntimeCapabilities, Welcome, WelcomeExtras
 from arcp_trio.wire.payloads import to_json
+from arcp_trio.wire.rules import VENDOR
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.views import Scope
 
+PRINCIPAL: Final = f"{VENDOR}.principal"
+"""The field that says as whom the client is known."""
+EXCHANGED: Final = f"{VENDOR}.token"
+"""The field with the token for which the client exchanged a one-time code."""
 SCHEMA_BYTES: Final = 32 * 1024
 """The most that all schemas in a welcome take: some clients read no line above 64 KiB."""
 _MOST_KEPT: Final = 64
@@ -59,7 +64,7 @@ class Welcomes:
         """
         return [*SUPPORTED, Feature.QUESTIONS, scope.feature]
 
-    def tail(self, session: Session, token: str, *, private: bool) -> bytes:
+    def tail(self, session: Session, token: str, *, private: bool, exchanged: str | None) -> bytes:
         """Return the tail of a `session.welcome`.
 
         The session id stands in its payload too, where some clients look for it.
@@ -69,6 +74,10 @@ class Welcomes:
             "resume_token": token,
             "accepted_at": rfc3339(self._core.clock.now()),
         }
+        if knows_ours(session.features):
+            own[PRINCIPAL] = session.principal
+        if exchanged is not None:
+            own[EXCHANGED] = exchanged
         shared = self._shared_by(session.features, private=private)
         payload = b"%b,%b" % (dumps(own)[:-1], shared[1:])  # two objects become one
         return envelope.tail(Welcome.type, payload, id=new_id())

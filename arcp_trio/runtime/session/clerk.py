@@ -228,20 +228,23 @@ class Clerk:
                 await self._make_token(request, message)
 
     async def _make_token(self, request: Request, message: MakeToken) -> None:
-        """Answer with a token with which one can look at the principal's jobs, or at one job."""
+        """Answer with a token with which one can look at jobs, or with a code that is good once."""
         core, session = self._core, self._session
+        now = core.clock.now()
         if message.job_id is not None:
             owner = await session.reads.owner(message.job_id)
             if owner is None or not session.may_see(message.job_id, owner):
                 raise JobNotFound("there is no such job")
         try:
-            view = View.lasting(
-                message.seconds, session.principal, message.job_id, now=core.clock.now()
-            )
+            if message.replaces is not None:
+                token = core.codes.make(session.principal, message.replaces, message.seconds)
+            else:
+                view = View.lasting(message.seconds, session.principal, message.job_id, now=now)
+                token = core.view_tokens.sign(view)
         except ValueError as error:
             raise InvalidRequest(f"{error} @ $.payload.seconds") from None
-        token = core.view_tokens.sign(view)
-        made = TokenMade(request_id=request.id, token=token, expires_at=rfc3339(view.until))
+        until = rfc3339(now + message.seconds)
+        made = TokenMade(request_id=request.id, token=token, expires_at=until)
         session.tell(Answer(request.attachment, frame(made.type, to_json(made))))
 
     def _close(self, request: Request, message: Close) -> None:

@@ -11,6 +11,7 @@ from arcp_trio.wire.json import JsonObject, JsonValue
 from arcp_trio.wire.rules import (
     VENDOR,
     WIRE_NAME,
+    Bearer,
     Identifier,
     NonEmpty,
     Remark,
@@ -189,7 +190,10 @@ class Ack:
 
 @attrs.frozen(kw_only=True)
 class MakeToken:
-    """A request for a token with which one can look at jobs: a message of this project."""
+    """A request for a token with which one can look at jobs, or for a code that is good once.
+
+    It is a message of this project.
+    """
 
     type: ClassVar[str] = "x-vendor.arcp-trio.token"
 
@@ -197,6 +201,8 @@ class MakeToken:
     """How long it is to be good for."""
     job_id: Identifier | None = None
     """The one job that may be looked at; without it, all of the principal's."""
+    replaces: Bearer | None = attrs.field(default=None, repr=False)
+    """The token of the client in place of which the code is good, once."""
 
 
 @attrs.frozen(kw_only=True)
