@@ -18,11 +18,11 @@ from arcp_trio import acp
 from arcp_trio.acp.errors import CANCELLED, INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.files import Files
-from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted
 from arcp_trio.proxies.acp.named import MOST_NAMED, Need, needed_for_call, paths_beside, tool_of
 from arcp_trio.proxies.acp.operation import Clearance, Operation
 from arcp_trio.proxies.acp.terminals import AgentTerminal, Terminals
 from arcp_trio.proxies.acp.workplace import Workplace
+from arcp_trio.runtime.job.fitting import MOST_NAME, fitted
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.wire.errors import (
     ApprovalNeeded,
