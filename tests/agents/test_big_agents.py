@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
+from arcp_trio import Question
 from tests.agents.model import TEXT, scripted_model
 from tests.agents.stage import SLOW, errors, installed, phases, serving, told
 
@@ -181,6 +182,38 @@ async def test_what_the_lease_does_not_allow(
             events = await told(await client.submit("coder", given, lease=lease))
     assert "PERMISSION_DENIED" in errors(events)
     assert contents(work) == ([] if coder.creates else ["before\n"])
+
+
+async def test_an_edit_that_somebody_allows(
+    tmp_path: Path, work: Path, name: str, words: Sequence[str]
+) -> None:
+    """One answer is enough for an edit in a folder that is read-only in the sandbox."""
+    coder = CODERS[name]
+    path = work / "a.txt"
+    if not coder.creates:
+        path.write_text("before\n")
+    with scripted_model(coder.tool, {coder.path: str(path), "content": f"by {name}\n"}) as model:
+        terms: dict[str, Any] = {"sandbox": "auto", "net": [f"{model.url}/**"]}
+        environment = coder.variables(model.url)
+        async with serving(words, tmp_path, environment=environment, **terms) as client:
+            seen: list[Question] = []
+
+            @client.on_question
+            async def decide(question: Question) -> None:
+                seen.append(question)
+                await question.answer("allow")
+
+            given = {"prompt": "write the file", "cwd": str(work)}
+            may_ask = {"x-vendor.arcp-trio.ask.fs.write": [f"{work}/**"]}
+            lease = {"fs.read": [str(work), f"{work}/**"], **may_ask}
+            job = await client.submit("coder", given, lease=lease)
+            events = await told(job)
+            assert (await job.result()).endswith(TEXT)
+    assert [each.targets for each in seen] == [[str(path)]]
+    (change,) = seen[0].shown.changes or []
+    assert f"+by {name}\n" in change.diff
+    assert path.read_text() == f"by {name}\n"
+    assert [body for kind, body in events if kind == "log"] == []
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ import trio
 
 from arcp_trio import acp
 from arcp_trio.acp.errors import CANCELLED, INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND
+from arcp_trio.proxies.acp.allowed import AllowedEdits
 from arcp_trio.proxies.acp.calls import Calls
-from arcp_trio.proxies.acp.edits import changes, edits_in
+from arcp_trio.proxies.acp.edits import Edit, changes, edits_in
 from arcp_trio.proxies.acp.files import Files
 from arcp_trio.proxies.acp.named import (
     MOST_NAMED,
@@ -28,7 +29,7 @@ from arcp_trio.proxies.acp.named import (
     texts_beside,
     tool_of,
 )
-from arcp_trio.proxies.acp.operation import Clearance, Operation
+from arcp_trio.proxies.acp.operation import WRITE, Clearance, Operation
 from arcp_trio.proxies.acp.terminals import AgentTerminal, Terminals
 from arcp_trio.proxies.acp.workplace import Workplace
 from arcp_trio.runtime.job.approvals import MOST_ARGS_BYTES
@@ -63,9 +64,11 @@ class Requests:
         calls: Calls,
         nursery: trio.Nursery,
         place: Workplace,
+        edits: AllowedEdits,
         limits: Limits,
     ) -> None:
         self._job = job
+        self._edits = edits
         self._calls = calls
         self._nursery = nursery
         self._place = place
@@ -111,16 +114,18 @@ class Requests:
             asked = self._to_be_asked(operation.needs)
             if operation.obstacle is not None:
                 raise operation.obstacle
-            if asked is not None:
+            cleared = Clearance(call_id) if asked is None else None
+            if asked is not None and isinstance(request, acp.FileRequest) and operation.edits:
+                cleared = await self._edits.cover(call_id, operation.edits[0])
+            if asked is not None and cleared is None:
                 await self._ask(call_id, request.method, operation, asked)
         except ArcpError as error:
-            await self._refuse(request, call_id, error)
+            await self._refuse(request, call_id, operation, error)
             return
-        if asked is None and operation.at_once:
-            await operation.perform(Clearance(call_id))
+        if cleared is not None and operation.at_once:
+            await operation.perform(cleared)
         else:
-            finish = partial(self._finish, is_asked=asked is not None)
-            self._start(request, partial(finish, request, call_id, operation))
+            self._start(request, partial(self._finish, request, call_id, operation, cleared))
 
     def _to_be_asked(self, needs: Sequence[Need]) -> Need | None:
         """Return what people have to be asked for; None if the lease allows all.
@@ -153,18 +158,26 @@ class Requests:
         )
 
     async def _finish(
-        self, request: acp.Request, call_id: str, operation: Operation, *, is_asked: bool
+        self,
+        request: acp.Request,
+        call_id: str,
+        operation: Operation,
+        cleared: Clearance | None,
     ) -> None:
         try:
-            cleared = Clearance(call_id)
-            if is_asked:
+            if cleared is None:
                 cleared = Clearance(call_id, await self._decision(request, call_id))
             await operation.perform(cleared)
         except ArcpError as error:
-            await self._refuse(request, call_id, error)
+            await self._refuse(request, call_id, operation, error)
         except OSError as error:
             code = NOT_FOUND if isinstance(error, FileNotFoundError) else INTERNAL_ERROR
-            await self._refuse(request, call_id, InternalError(failure_words(error)), code)
+            failure = InternalError(failure_words(error))
+            await self._refuse(request, call_id, operation, failure, code)
+        else:
+            if isinstance(request, acp.FileRequest):
+                for edit in operation.edits:
+                    self._edits.written(edit)
 
     async def _decision(self, request: acp.Request, call_id: str) -> Mapping[str, JsonValue]:
         with request.life:
@@ -173,8 +186,15 @@ class Requests:
         raise JobCancelled("nobody has decided", details={"decision": DENY, "by": by})
 
     async def _refuse(
-        self, request: acp.Request, call_id: str, error: ArcpError, code: int = INTERNAL_ERROR
+        self,
+        request: acp.Request,
+        call_id: str,
+        operation: Operation,
+        error: ArcpError,
+        code: int = INTERNAL_ERROR,
     ) -> None:
+        call = request.tool.raw if isinstance(request, acp.PermissionRequest) else None
+        self._edits.refused(operation.written, error, call)
         await self._calls.fail(call_id, error)
         if self._closed:
             _cancel(request)
@@ -200,20 +220,30 @@ class Requests:
             obstacle = error
         if request.option("allow_once") is None:
             obstacle = PermissionDenied("the agent does not offer to be allowed this once")
+        edits = list(islice(edits_in(call, self._place.cwd), MOST_NAMED))
         shown: JsonObject = {"cwd": self._place.cwd}
         if (command := command_in(call)) is not None:
             shown["command"] = fitted_text(command, _MOST_INPUT_BYTES)
         return Operation(
             args=args,
             shown=shown,
-            edits=list(islice(edits_in(call, self._place.cwd), MOST_NAMED)),
+            edits=edits,
             needs=needs,
-            perform=partial(self._allow, request),
+            perform=partial(self._allow, request, edits, needs),
             at_once=True,
             obstacle=obstacle,
         )
 
-    async def _allow(self, request: acp.PermissionRequest, cleared: Clearance) -> None:
+    async def _allow(
+        self,
+        request: acp.PermissionRequest,
+        edits: Sequence[Edit],
+        needs: Sequence[Need],
+        cleared: Clearance,
+    ) -> None:
+        for need in needs:
+            if need.capability == WRITE:
+                await self._edits.allow(request.tool.raw, need.targets, edits, cleared)
         await self._calls.end(cleared.call_id, {"decision": ALLOW, **cleared.decision})
         request.allow_once()
 

@@ -36,8 +36,15 @@ class Edit:
     path: str
     new: str
     old: str | None = None
-    """None if it has to be read."""
+    """The whole of it, or a part; None for all that the file has."""
     note: str | None = None
+    """What people are told of the text that is replaced."""
+
+    def applied(self, text: str) -> str | None:
+        """Return what becomes of a file with this text; None if the edit is not one of it."""
+        if self.old is None or self.old == text:
+            return self.new
+        return text.replace(self.old, self.new, 1) if self.old and self.old in text else None
 
 
 def edits_in(call: JsonObject, cwd: str) -> Iterator[Edit]:
@@ -47,7 +54,7 @@ def edits_in(call: JsonObject, cwd: str) -> Iterator[Edit]:
         path, new = text_in(each.get("path")), text_in(each.get("newText"))
         if each.get("type") == "diff" and path is not None and new is not None:
             path = path if path.startswith("/") else f"{cwd}/{path}"
-            yield Edit(path, new, text_in(each.get("oldText")) or "", "as the agent describes it")
+            yield Edit(path, new, text_in(each.get("oldText")) or "")
 
 
 async def changes(job: JobContext, edits: Sequence[Edit]) -> list[JsonValue]:
@@ -55,29 +62,49 @@ async def changes(job: JobContext, edits: Sequence[Edit]) -> list[JsonValue]:
     shown: list[JsonValue] = []
     room = MOST_BYTES
     for edit in edits:
-        known = edit if edit.old is not None else await _with_old(job, edit)
+        known = await _compared(job, edit)
         change = await trio.to_thread.run_sync(_change, known, max(room, 0))
         room -= len(dumps(change))
         shown.append(change)
     return shown
 
 
-async def _with_old(job: JobContext, edit: Edit) -> Edit:
-    """Return an edit with what the file has now, as far as the job's lease lets anybody see it."""
-    note, old = None, ""
+async def present_text(job: JobContext, path: str) -> str | None:
+    """Return what a file has now, nothing if it is not there; None if the lease does not show it.
+
+    Raises:
+        OSError, ValueError: it cannot be read, is too large, or is not text.
+    """
     try:
-        async with job.open(edit.path, "rb") as file:
+        async with job.open(path, "rb") as file:
             data = await file.read(MOST_READ_BYTES + 1)
-        old = data.decode()
-        if len(data) > MOST_READ_BYTES:
-            old, note = "", "the file is too large to be compared; all that it has is replaced"
     except FileNotFoundError:
-        note = "a new file"
+        return ""
     except ArcpError:
-        note = "the lease does not show what the file has now; all of it is replaced"
-    except (OSError, UnicodeDecodeError):
-        note = "what the file has now cannot be shown; all of it is replaced"
-    return attrs.evolve(edit, old=old, note=note)
+        return None
+    if len(data) > MOST_READ_BYTES:
+        raise ValueError("it is too large")
+    return data.decode()
+
+
+async def _compared(job: JobContext, edit: Edit) -> Edit:
+    """Return an edit with what the file has now, as far as the job's lease lets anybody see it."""
+    note = None
+    try:
+        text = await present_text(job, edit.path)
+        if text is None:
+            note = "the lease does not show what the file has now"
+        elif not text:
+            note = "a new file"
+        elif edit.applied(text) is None:
+            note = "the file has something else now than the agent says"
+    except (OSError, ValueError):
+        text, note = None, "what the file has now cannot be shown"
+    if edit.old is not None:
+        return attrs.evolve(edit, note=note)
+    return attrs.evolve(
+        edit, old=text or "", note=f"{note}; all of it is replaced" if text is None else note
+    )
 
 
 def _change(edit: Edit, room: int) -> JsonObject:

@@ -17,6 +17,7 @@ from arcp_trio import acp
 from arcp_trio.acp.queue import Handlers
 from arcp_trio.acp.spawning import speaking_with
 from arcp_trio.nurseries import tasks_beside
+from arcp_trio.proxies.acp.allowed import AllowedEdits
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.deciding import Requests
@@ -66,7 +67,8 @@ class AgentLife:
         self._limits = job.limits
         self._facts = {"job_id": job.id, "agent": job.agent}
         self._calls = Calls(job)
-        self._events = UpdateEvents(job, self._calls, conversation)
+        self._edits = AllowedEdits(job, place)
+        self._events = UpdateEvents(job, self._calls, self._edits, conversation)
         self._outside = OutsideItems(self._take, replays=conversation.continued)
         self._scope = trio.CancelScope(shield=True)
         self._minding = trio.CancelScope(shield=True)
@@ -184,7 +186,10 @@ class AgentLife:
         return speaking_with(child, self._command[0], handlers, bounds, self._log_error)
 
     async def _converse(self, agent: acp.Agent, prompt: Content, nursery: trio.Nursery) -> None:
-        self._requests = Requests(self._job, self._calls, nursery, self._place, self._limits)
+        self._edits.program = self._child
+        self._requests = Requests(
+            self._job, self._calls, nursery, self._place, self._edits, self._limits
+        )
         continued = self._conversation.continued
         self._asked = "session/resume or session/load" if continued else "session/new"
         session = await self._conversation.open(agent, self._place.cwd, self._mcp_servers)
@@ -200,6 +205,7 @@ class AgentLife:
             self._turn_over.set()
             with trio.move_on_after(CLOSE_SECONDS, shield=True):
                 await self._requests.close()
+                await self._edits.close()
         await self._finish(self._turn)
 
     async def _tell_session(self, agent: acp.Agent) -> None:
@@ -231,6 +237,9 @@ class AgentLife:
     async def _finish(self, turn: acp.Turn) -> None:
         if self._settle_seconds and not self._stopping.is_set():
             await self._outside.tell_late(self._settle_seconds)
+        if not self._stopping.is_set():
+            for words in self._edits.problems:
+                await self._job.log(words, "warn")
         if self._failure is None and not self._stopping.is_set():
             assert turn.stop_reason is not None, "a turn without one raises its failure"
             self._failure = end_of_turn(self._job.agent, turn.stop_reason)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from arcp_trio import acp
+from arcp_trio.proxies.acp.allowed import AllowedEdits
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.result import SpokenResult, pieces
@@ -40,11 +41,13 @@ Ready: TypeAlias = Callable[[], Item | None]
 class UpdateEvents:
     """Tells the updates of one job's agent."""
 
-    def __init__(self, job: JobContext, calls: Calls, conversation: AgentConversation) -> None:
+    def __init__(
+        self, job: JobContext, calls: Calls, edits: AllowedEdits, conversation: AgentConversation
+    ) -> None:
         self.result: Final = SpokenResult(job)
         self._job = job
         self._room: Final = room(job.limits)
-        self._tool_calls: Final = AgentToolCalls(job, calls)
+        self._tool_calls: Final = AgentToolCalls(job, calls, edits)
         self._conversation: Final = conversation
         self._passed_over: set[str] = set()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 import attrs
 
@@ -10,6 +11,8 @@ from arcp_trio.proxies.acp.edits import Edit
 from arcp_trio.proxies.acp.named import Need
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonValue
+
+WRITE: Final = "fs.write"
 
 
 @attrs.frozen
@@ -44,3 +47,8 @@ class Operation:
     """Whether it takes no time, and so is done before anything else that the agent tells."""
     obstacle: ArcpError | None = None
     """Why it is refused even if it is allowed."""
+
+    @property
+    def written(self) -> list[str]:
+        """The paths that it would write."""
+        return [path for need in self.needs if need.capability == WRITE for path in need.targets]

@@ -8,8 +8,9 @@ from typing import Final
 import attrs
 
 from arcp_trio import acp
+from arcp_trio.proxies.acp.allowed import AllowedEdits
 from arcp_trio.proxies.acp.calls import Calls
-from arcp_trio.proxies.acp.named import tool_of
+from arcp_trio.proxies.acp.named import paths_beside, tool_of
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.fitting import MOST_NAME, Fitted, fitted, room
 from arcp_trio.wire.errors import InternalError, JobCancelled
@@ -33,6 +34,8 @@ class _OpenToolCall:
     """What is known of a call that has not ended."""
 
     call_id: str
+    named: str
+    """The agent's own id for it."""
     fields: dict[str, Fitted] = attrs.field(factory=dict[str, Fitted])
 
     def size(self) -> int:
@@ -46,9 +49,10 @@ class _OpenToolCall:
 class AgentToolCalls:
     """The tool calls that an agent tells of."""
 
-    def __init__(self, job: JobContext, calls: Calls) -> None:
+    def __init__(self, job: JobContext, calls: Calls, edits: AllowedEdits) -> None:
         self._job = job
         self._calls = calls
+        self._edits = edits
         self._room: Final = room(job.limits)
         self._open: dict[str, _OpenToolCall] = {}
         self._kept = 0
@@ -71,16 +75,16 @@ class AgentToolCalls:
                 return True  # the call has ended
             if len(self._known) >= MOST_CALLS:
                 return False
-            await self._begin(call_id, update.raw)
+            await self._begin(call_id, update.id, update.raw)
         else:
             await self._change(call, update.raw)
         return True
 
-    async def _begin(self, call_id: str, raw: JsonObject) -> None:
+    async def _begin(self, call_id: str, named: str, raw: JsonObject) -> None:
         if len(self._open) >= MOST_OPEN:
             await self._give_up(next(iter(self._open.values())))
         self._known.add(_digest(call_id))
-        call = self._open[call_id] = _OpenToolCall(call_id)
+        call = self._open[call_id] = _OpenToolCall(call_id, named)
         self._keep(call, raw)
         args = raw.get("rawInput") or {"title": (text_in(raw.get("title")) or "")[:MOST_NAME]}
         await self._calls.begin(tool_of(raw), args, call_id)
@@ -121,11 +125,14 @@ class AgentToolCalls:
         nothing = Fitted(None, 0, truncated=False)
         content = call.fields.get("content", nothing)
         output = call.fields.get("rawOutput", content)
+        failure = None
         if status == "completed":
             await self._calls.end(call.call_id, output.value, truncated=output.truncated)
         else:
-            words = _words(content.value) or _words(output.value) or "the tool call has failed"
-            await self._calls.fail(call.call_id, InternalError(words[: 10 * MOST_NAME]))
+            failure = _words(content.value) or _words(output.value) or "the tool call has failed"
+            await self._calls.fail(call.call_id, InternalError(failure[: 10 * MOST_NAME]))
+        known = {name: each.value for name, each in call.fields.items()}
+        await self._edits.ended(call.named, call.text("kind"), paths_beside(known), failure)
         return True
 
     async def _give_up(self, call: _OpenToolCall) -> None:

@@ -21,6 +21,7 @@ from arcp_trio.runtime.job.context import JobContext, authority_behind
 from arcp_trio.sandbox.containment import Containment
 from arcp_trio.sandbox.network.network import Network
 from arcp_trio.sandbox.network.reach import Reach
+from arcp_trio.sandbox.plan import Mount, is_writable
 from arcp_trio.transport.starting import Start
 from arcp_trio.wire.errors import PermissionDenied
 
@@ -35,6 +36,12 @@ class Workplace:
     """Starts them, in a sandbox if they are contained."""
     network: Network | None
     """What the contained ones reach."""
+    mounts: Sequence[Mount] = ()
+    """What the contained ones see."""
+
+    def writes(self, path: str) -> bool:
+        """Return whether programs that are started here can write a path by themselves."""
+        return not self.contained or is_writable(path, self.mounts)
 
     @property
     def contained(self) -> bool:
@@ -115,6 +122,7 @@ class Workplaces:
             environment={**environment, **self._added},
             start=self._containment.starter(authority.lease, authority.reserved, own, network),
             network=network,
+            mounts=self._containment.mounts(authority.lease, authority.reserved, own),
         )
 
     def _reach(self, job: JobContext) -> Reach:

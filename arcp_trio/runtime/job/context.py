@@ -152,6 +152,14 @@ def authority_behind(job: JobContext) -> Authority:
     return job._link.ask(Desk.authority)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
+def cover_approval(job: JobContext, call_id: str, by: str) -> None:
+    """Have the approval of one call count for another, which does what was approved.
+
+    For agents in the runtime's own loop.
+    """
+    job._link.ask(Desk.cover, call_id, by)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
 @asynccontextmanager
 async def _opened(
     link: Link,

@@ -80,6 +80,10 @@ class Desk:
         found = [each for each in decided if each.capability == capability and each.allowed]
         return [target for each in found for target in each.targets]
 
+    def cover(self, call_id: str, by: str) -> None:
+        """Have what people have decided on one call count for another one, too."""
+        self._approvals[call_id] = self._approvals[by]
+
     def fail_call(self, call_id: str, error: BaseException) -> None:
         """End a tool call with an error."""
         if (call := self._calls.pop(call_id, None)) is not None:

@@ -136,7 +136,8 @@ async def test_a_permission_shows_what_the_agent_tells() -> None:
     of_edit, of_run, of_long = await asked_about(*steps, lease=lease)
     (change,) = of_edit.shown.changes or []
     assert change.diff == "@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
-    assert (change.path, change.note) == ("/ws/a.py", "as the agent describes it")
+    note = "the lease does not show what the file has now"
+    assert (change.path, change.note) == ("/ws/a.py", note)
     assert of_edit.targets == ["/ws/b.py", "/ws/a.py"]
     assert of_edit.args["content"] == ["the plan"]
     assert of_run.args["input"] == run["rawInput"]
