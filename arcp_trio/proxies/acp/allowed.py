@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -27,7 +27,7 @@ from arcp_trio.sandbox.opening import close_for_writing, open_for_writing
 from arcp_trio.sandbox.plan import upwards
 from arcp_trio.wire.errors import ApprovalNeeded, ArcpError, clip
 from arcp_trio.wire.ids import new_id
-from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object, text_in
+from arcp_trio.wire.json import JsonObject, text_in
 
 if TYPE_CHECKING:
     from arcp_trio.proxies.acp.workplace import Workplace
@@ -231,11 +231,9 @@ class AllowedEdits:
         return True
 
     async def _is_shown(self, allowed: _Allowed, edit: Edit) -> bool:
-        """Return whether what is to be written is what a person has seen."""
-        if edit.new in _texts(allowed.call.get("rawInput")):
-            return True
+        """Return whether what is to be written is what a person has seen, if it was anything."""
         if not allowed.edits:
-            return False
+            return True
         try:
             text = await present_text(self._job, edit.path)
         except (OSError, ValueError):
@@ -262,14 +260,6 @@ def _same(path: str, other: str) -> bool:
         return forms(WRITE, path) == forms(WRITE, other)
     except ValueError:
         return False
-
-
-def _texts(value: JsonValue) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif is_object(value) or is_list(value):
-        for item in value.values() if is_object(value) else value:
-            yield from _texts(item)
 
 
 def _state(path: str) -> Sequence[int] | None:

@@ -149,10 +149,10 @@ class Requests:
         return asked[0] if asked else None
 
     async def _ask(self, call_id: str, method: str, operation: Operation, need: Need) -> None:
-        shown = operation.shown
-        if operation.edits:
-            shown = {**shown, "changes": await changes(self._job, operation.edits)}
-        targets = need.targets
+        shown, targets = operation.shown, need.targets
+        edited = targets if operation.is_edit and need.capability == WRITE else ()
+        if edited or operation.edits:
+            shown = {**shown, "changes": await changes(self._job, operation.edits, edited)}
         await self._job.ask_approval(
             call_id, method, operation.args, need.capability, targets, shown
         )
@@ -220,7 +220,7 @@ class Requests:
             obstacle = error
         if request.option("allow_once") is None:
             obstacle = PermissionDenied("the agent does not offer to be allowed this once")
-        edits = list(islice(edits_in(call, self._place.cwd), MOST_NAMED))
+        edits = edits_in(call, self._place.cwd)
         shown: JsonObject = {"cwd": self._place.cwd}
         if (command := command_in(call)) is not None:
             shown["command"] = fitted_text(command, _MOST_INPUT_BYTES)
@@ -228,6 +228,7 @@ class Requests:
             args=args,
             shown=shown,
             edits=edits,
+            is_edit=call.get("kind") == "edit",
             needs=needs,
             perform=partial(self._allow, request, edits, needs),
             at_once=True,

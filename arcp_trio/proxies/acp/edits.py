@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+import posixpath
+from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import trio
 
+from arcp_trio.proxies.acp.named import MOST_NAMED, absolute
 from arcp_trio.runtime.job.fitting import fitted_text
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonValue, dumps, is_list, object_in, text_in
@@ -26,6 +28,15 @@ _AROUND: Final = 3
 """Unchanged lines that are shown before and after a change."""
 _MOST_COMPARED: Final = 500
 """Lines that are compared with each other: the time grows with the square of their number."""
+_PATHS: Final = ("path", "file_path", "filePath", "filepath", "abs_path", "absolute_path")
+_Names: TypeAlias = tuple[str | None, str]
+"""The fields that have a text of a file, None for all of it, and the one in its place."""
+_DIFF: Final[_Names] = ("oldText", "newText")
+_INPUTS: Final[Sequence[_Names]] = (
+    *(("old_string", "new_string"), ("oldString", "newString"), ("old_str", "new_str")),
+    *(_DIFF, ("old_text", "new_text"), (None, "content"), (None, "file_text")),
+)
+"""The fields of a tool's input, as programs call them."""
 _NO_NEWLINE: Final = "\n\\ No newline at end of file"
 
 
@@ -47,19 +58,39 @@ class Edit:
         return text.replace(self.old, self.new, 1) if self.old and self.old in text else None
 
 
-def edits_in(call: JsonObject, cwd: str) -> Iterator[Edit]:
-    """Yield the edits that a tool call tells of; of a part of a file, the agent tells only that."""
+def edits_in(call: JsonObject, cwd: str) -> Sequence[Edit]:
+    """Return the edits of which a tool call tells, by diffs or else by its input."""
     content = call.get("content")
-    for each in map(object_in, content if is_list(content) else ()):
-        path, new = text_in(each.get("path")), text_in(each.get("newText"))
-        if each.get("type") == "diff" and path is not None and new is not None:
-            path = path if path.startswith("/") else f"{cwd}/{path}"
-            yield Edit(path, new, text_in(each.get("oldText")) or "")
+    shown = [each for each in map(object_in, content if is_list(content) else ()) if "path" in each]
+    given = object_in(call.get("rawInput"))
+    diffs = [(each, _DIFF) for each in shown if each.get("type") == "diff"]
+    edits: list[Edit] = []
+    for fields, (old, new) in diffs or [(given, names) for names in _INPUTS]:
+        path = next(filter(None, (text_in(fields.get(name)) for name in _PATHS)), None)
+        text = text_in(fields.get(new))
+        if path is not None and text is not None:
+            before = None if old is None else text_in(fields.get(old)) or ""
+            edits.append(Edit(absolute(path, cwd), text, before))
+    return edits[:MOST_NAMED]
 
 
-async def changes(job: JobContext, edits: Sequence[Edit]) -> list[JsonValue]:
-    """Return the changes of a question, as far as there is room; each says what is missing."""
-    shown: list[JsonValue] = []
+async def changes(
+    job: JobContext, edits: Sequence[Edit], paths: Sequence[str] = ()
+) -> list[JsonValue]:
+    """Return the changes of a question, as far as there is room; each says what is missing.
+
+    Args:
+        job: the job that asks.
+        edits: what the agent tells.
+        paths: what it would edit, all of it.
+    """
+    told = {posixpath.normpath(edit.path) for edit in edits}
+    unclear = "the agent gives no diff of what it will write"
+    shown: list[JsonValue] = [
+        {"path": path, "diff": "", "note": unclear}
+        for path in paths
+        if posixpath.normpath(path) not in told
+    ]
     room = MOST_BYTES
     for edit in edits:
         known = await _compared(job, edit)

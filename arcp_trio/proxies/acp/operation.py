@@ -40,6 +40,8 @@ class Operation:
     """What else people see who decide on it: the folder, and the command."""
     edits: Sequence[Edit] = ()
     """What they see of what is to be written."""
+    is_edit: bool = False
+    """Whether files are to be written whose content may not be known."""
     needs: Sequence[Need]
     perform: Callable[[Clearance], Awaitable[None]]
     """Does it, tells its result, and answers the agent."""

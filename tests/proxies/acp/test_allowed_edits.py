@@ -166,13 +166,21 @@ async def test_what_was_not_shown_is_asked_about(shop: Path) -> None:
             ["write", str(path), "one\n2\n"],
             ["ask", in_input],
             ["write", str(path), "by input\n"],
+            ["ask", edit(path)],
+            ["write", str(path), "unseen\n"],
+            ["write", str(path), "last\n"],
         )
     asked = [(each.tool or "").rpartition("/")[2] for each in seen]
     permission, write = "request_permission", "write_text_file"
-    assert asked == [permission, write, write, permission, write, permission]
+    assert asked[:6] == [permission, write, write, permission, write, permission]
+    assert asked[6:] == [permission, write]
     (change,) = seen[1].shown.changes or []
     assert change.diff == "@@ -1,2 +1,2 @@\n one\n-two\n+bad\n"
-    assert path.read_text() == "by input\n"
+    (change,) = seen[5].shown.changes or []
+    assert change.diff == "@@ -1,2 +1,1 @@\n-one\n-2\n+by input\n"
+    (change,) = seen[6].shown.changes or []
+    assert (change.diff, change.note) == ("", "the agent gives no diff of what it will write")
+    assert path.read_text() == "last\n"
 
 
 async def test_a_diff_that_is_not_of_the_file(shop: Path) -> None:

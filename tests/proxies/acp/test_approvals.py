@@ -134,7 +134,9 @@ async def test_a_permission_shows_what_the_agent_tells() -> None:
     long = {"kind": "execute", "rawInput": {"command": "x" * 100_000}}
     steps: list[Any] = [["ask", each] for each in (edit, run, long)]
     of_edit, of_run, of_long = await asked_about(*steps, lease=lease)
-    (change,) = of_edit.shown.changes or []
+    unknown, change = of_edit.shown.changes or []
+    assert (unknown.path, unknown.diff) == ("/ws/b.py", "")
+    assert unknown.note == "the agent gives no diff of what it will write"
     assert change.diff == "@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
     note = "the lease does not show what the file has now"
     assert (change.path, change.note) == ("/ws/a.py", note)
