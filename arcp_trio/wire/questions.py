@@ -7,13 +7,30 @@ from typing import Final
 import attrs
 
 from arcp_trio.wire.json import JsonObject, JsonValue
-from arcp_trio.wire.rules import NonEmpty
+from arcp_trio.wire.rules import VENDOR, NonEmpty
 
 QUESTION: Final = "x-vendor.arcp-trio.question"
 """The kind of the event with a question."""
 
 HUMAN_ASK: Final = "human.ask"
 """The tool that stands for people: in the lease, in `tool_call`, and in `tool_result`."""
+
+RUNTIME_TOOLS: Final = frozenset(
+    {HUMAN_ASK, "session/request_permission", "fs/read_text_file", "fs/write_text_file"}
+    | {"terminal/create"}
+)
+"""Tools whose calls the runtime carries out or decides, and tells: no agent's own has this name."""
+ORIGIN: Final = f"{VENDOR}.from"
+"""The field of a `tool_call` that says whose it is; only the runtime sets it."""
+RUNTIME: Final = "runtime"
+AGENT: Final = "agent"
+DECISION: Final = f"{VENDOR}.decision"
+"""The field of a `tool_result` with what people have decided; only the runtime sets it."""
+
+
+def own_tool(tool: str) -> str:
+    """Return the name under which an agent's own call of a tool is told."""
+    return f"agent/{tool}" if tool in RUNTIME_TOOLS else tool
 
 
 APPROVAL: Final = "approval"

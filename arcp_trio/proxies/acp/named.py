@@ -14,6 +14,7 @@ import attrs
 
 from arcp_trio.wire.errors import PermissionDenied
 from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object, object_in
+from arcp_trio.wire.questions import own_tool
 
 MOST_NAMED: Final = 256
 """Paths or URLs of one request, at most; one that names more is refused."""
@@ -86,10 +87,13 @@ class Need:
 
 
 def tool_of(call: JsonObject) -> str:
-    """Return the name under which the lease knows the tool of a call."""
+    """Return the name under which the lease knows the tool of a call, and clients are told of it.
+
+    A name under which the runtime tells what it does itself gets a prefix.
+    """
     name, kind = call.get("name"), call.get("kind")
     if isinstance(name, str) and name:
-        return name
+        return f"agent/{name}" if name.startswith("terminal/") else own_tool(name)
     return f"acp/{kind}" if isinstance(kind, str) and kind in KINDS else "acp/other"
 
 

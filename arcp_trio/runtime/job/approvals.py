@@ -89,10 +89,10 @@ class OpenApproval(OpenQuestion):
             self.job.questions.close(self)
         approval = self.approval
         if approval is None:
-            raise Unanswered(
-                f"nobody has decided on {self.capability} in time",
-                details={"decision": DENY, "by": "timeout"},
-            )
+            late: JsonObject = {"decision": DENY, "by": "timeout"}
+            self.job.questions.decided[self.body.question_id] = late
+            raise Unanswered(f"nobody has decided on {self.capability} in time", details={**late})
+        self.job.questions.decided[self.body.question_id] = {**approval.told()}
         if not approval.allowed:
             words = f"{clip(repr(approval.by))} has denied {self.capability}"
             raise PermissionDenied(words, details=approval.told())

@@ -160,6 +160,11 @@ def cover_approval(job: JobContext, call_id: str, by: str) -> None:
     job._link.ask(Desk.cover, call_id, by)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
+async def tell(job: JobContext, kind: str, body: Mapping[str, Json]) -> None:
+    """Emit an event that only the runtime may emit; for agents in the runtime's own loop."""
+    await job._link.do(Desk.tell, kind, body)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
 @asynccontextmanager
 async def _opened(
     link: Link,

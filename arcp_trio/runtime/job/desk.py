@@ -15,7 +15,7 @@ from arcp_trio.runtime.job.asking import ask
 from arcp_trio.runtime.job.delegation import delegate, result_of
 from arcp_trio.runtime.job.durable import steps
 from arcp_trio.runtime.job.durable.places import Telling
-from arcp_trio.runtime.job.events import emit
+from arcp_trio.runtime.job.events import add_event, emit, give_way, refuse_tool
 from arcp_trio.runtime.job.files import open_file
 from arcp_trio.runtime.job.notes import keep, kept
 from arcp_trio.runtime.job.result_writer import Encoding, ResultWriter
@@ -167,10 +167,16 @@ class Desk:
         how = telling if isinstance(telling, Telling) else Telling(telling)
         await emit(self.job, kind, body, how)
 
+    async def tell(self, kind: str, body: Mapping[str, JsonLike]) -> None:
+        """Emit an event of the runtime's own about the agent."""
+        add_event(self.job, kind, body)
+        await give_way(self.job)
+
     async def begin_call(
         self, call_id: str, tool: str, args: JsonLike, telling: int = Telling.ALWAYS
     ) -> None:
         """Begin a tool call, unless the lease does not allow it."""
+        refuse_tool(tool)
         call = OpenCall(self.job, call_id, Telling(telling))
         call.announce(tool, args)
         self._calls[call_id] = call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -13,15 +14,14 @@ from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.wire import events
-from arcp_trio.wire.errors import ArcpError, JobCancelled
+from arcp_trio.wire.errors import ArcpError, JobCancelled, clip
 from arcp_trio.wire.event_bodies import ResultChunkBody
 from arcp_trio.wire.events import InvalidEvent
-from arcp_trio.wire.questions import QUESTION
+from arcp_trio.wire.questions import DECISION, QUESTION, RUNTIME_TOOLS
+from arcp_trio.wire.rules import VENDOR
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.wire.json import JsonLike
 
@@ -35,11 +35,30 @@ EMITS_PER_CHECKPOINT: Final = 64
 async def emit(
     job: Job, kind: str, body: Mapping[str, JsonLike], telling: Telling = Telling.ALWAYS
 ) -> None:
-    """Add an agent's event to the journal in one step; then give way, or wait for the store."""
-    if kind == QUESTION:
-        raise InvalidEvent(f"{kind}: job.ask emits it")
+    """Add an agent's event to the journal in one step; then give way, or wait for the store.
+
+    Raises:
+        InvalidEvent: it looks like one of the runtime's; nothing was added.
+    """
+    if f"{kind}".startswith(f"{VENDOR}."):
+        helps = "job.ask emits it" if kind == QUESTION else "only the runtime emits it"
+        raise InvalidEvent(f"{clip(kind)}: {helps}")
+    if isinstance(body, Mapping):  # else it is refused below
+        for name in body:
+            if f"{name}".startswith(VENDOR):
+                raise InvalidEvent(f"{kind}: only the runtime sets {clip(name)} @ $")
+        if kind == "tool_call":
+            refuse_tool(body.get("tool"))
+        if kind == "tool_result" and job.questions.waits(body.get("call_id")):
+            raise InvalidEvent("tool_result: the call waits for the answer of a person @ $.call_id")
     add_event(job, kind, body, telling)
     await give_way(job)
+
+
+def refuse_tool(tool: JsonLike) -> None:
+    """Refuse the name of a tool under which the runtime tells what it does."""
+    if isinstance(tool, str) and tool in RUNTIME_TOOLS:
+        raise InvalidEvent(f"tool_call: only the runtime tells of calls of {tool} @ $.tool")
 
 
 def add_event(
@@ -59,6 +78,7 @@ def add_event(
         InvalidEvent: the body is not what its kind wants; nothing was added.
         ArcpError: the event is too large, or the job has ended.
     """
+    body = _with_decision(job, kind, body)
     payload = _encoded(job, kind, body)
     if kind == "result_chunk":
         telling = Telling.ALWAYS  # each run has a result of its own
@@ -81,10 +101,19 @@ def add_event(
             _append(each, "metric", metric, _encoded(each, "metric", metric))
 
 
+def _with_decision(job: Job, kind: str, body: Mapping[str, JsonLike]) -> Mapping[str, JsonLike]:
+    """Return the result of a call with what people have decided on it; any other body as it is."""
+    if kind != "tool_result" or not job.questions.decided or not isinstance(body, Mapping):
+        return body
+    told = job.questions.decided.get(f"{body.get('call_id')}")
+    return body if told is None else {**body, DECISION: told}
+
+
 def _note_call(job: Job, kind: str, call_id: JsonLike) -> None:
     assert isinstance(call_id, str), "the body was checked"
     if kind == "tool_result":
         job.open_calls.discard(call_id)
+        job.questions.decided.pop(call_id, None)
     elif len(job.open_calls) < MOST_OPEN_CALLS:
         job.open_calls.add(call_id)
 
