@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import tempfile
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
@@ -78,15 +79,15 @@ def as_nobody(work: Callable[[], None]) -> None:
 
 
 def nested(folder: Path, depth: int) -> None:
-    """Make folders in each other, with a file and a link out in each."""
+    """Make folders in each other, with a file and a link out in the innermost."""
     at = os.open(folder, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("d", dir_fd=at)
         inner = os.open("d", os.O_RDONLY, dir_fd=at)
-        os.close(os.open("f", os.O_CREAT, dir_fd=inner))
-        os.symlink("/etc", "link", dir_fd=inner)
         os.close(at)
         at = inner
+    os.close(os.open("file", os.O_CREAT, dir_fd=at))
+    os.symlink("/etc", "link", dir_fd=at)
     os.close(at)
 
 
@@ -99,7 +100,7 @@ def test_folders_that_are_hard_to_remove(open_folder: Path) -> None:
             await folders.join(each, each)
             (Path(await folders.to_work_in(each)) / "in" / "side").mkdir(parents=True)
         data = open_folder / "conversations"
-        nested(data / "job_1" / "files", 3_000)
+        nested(data / "job_1" / "files", sys.getrecursionlimit() + 100)
         (data / "job_2" / "files" / "in" / "side").chmod(0)
         (data / "job_2" / "files" / "in").chmod(0)
         (data / "job_3").chmod(0)
