@@ -166,6 +166,21 @@ async def tell(job: JobContext, kind: str, body: Mapping[str, Json]) -> None:
 
 
 @asynccontextmanager
+async def holding(job: JobContext, name: str) -> AsyncGenerator[str | None, None]:
+    """Hold a name among the nodes of a store, for the block; give the job that has it instead.
+
+    For agents in the runtime's own loop.
+    """
+    link = job._link  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    held_by = await link.do(Desk.hold, name)
+    try:
+        yield held_by
+    finally:
+        if held_by is None:
+            link.ask(Desk.release, name)
+
+
+@asynccontextmanager
 async def _opened(
     link: Link,
     path: str,

@@ -17,7 +17,7 @@ from arcp_trio.runtime.job.durable import steps
 from arcp_trio.runtime.job.durable.places import Telling
 from arcp_trio.runtime.job.events import add_event, emit, give_way, refuse_tool
 from arcp_trio.runtime.job.files import open_file
-from arcp_trio.runtime.job.notes import keep, kept
+from arcp_trio.runtime.job.notes import hold, keep, kept, release
 from arcp_trio.runtime.job.result_writer import Encoding, ResultWriter
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.json import JsonLike, JsonObject, JsonValue, loads
@@ -83,6 +83,10 @@ class Desk:
     def cover(self, call_id: str, by: str) -> None:
         """Have what people have decided on one call count for another one, too."""
         self._approvals[call_id] = self._approvals[by]
+
+    def release(self, name: str) -> None:
+        """Hold a name no longer."""
+        release(self.job, name)
 
     def fail_call(self, call_id: str, error: BaseException) -> None:
         """End a tool call with an error."""
@@ -280,6 +284,10 @@ class Desk:
         except BaseException:
             del self._approvals[call_id]
             raise
+
+    async def hold(self, name: str) -> str | None:
+        """Hold a name, so that no job at another node does; return the job that has it."""
+        return await hold(self.job, name)
 
     async def over(self) -> None:
         """Wait until the job has ended."""
