@@ -240,4 +240,4 @@ async def test_codex_wants_a_login(tmp_path: Path, codex: str) -> None:
         await told(job)
         assert job.terminal is not None
         assert job.terminal["code"] == "AGENT_NOT_AVAILABLE"
-        assert job.terminal["message"] == "agent coder wants a login"
+        assert job.terminal["message"].startswith("agent coder wants a login; it offers: ")

@@ -27,6 +27,7 @@ from arcp_trio.proxies.acp.named import (
     needed_for_call,
     paths_beside,
     texts_beside,
+    title_of,
     tool_of,
 )
 from arcp_trio.proxies.acp.operation import WRITE, Clearance, Operation
@@ -208,8 +209,8 @@ class Requests:
     def _permission(self, request: acp.PermissionRequest) -> Operation:
         call = request.tool.raw
         args: JsonObject = {"tool": tool_of(call)[:MOST_NAME]}
-        for name, key in (("call_id", "toolCallId"), ("title", "title")):
-            if (text := text_in(call.get(key))) is not None:
+        for name, text in (("call_id", text_in(call.get("toolCallId"))), ("title", title_of(call))):
+            if text is not None:
                 args[name] = clip(text, MOST_NAME)
         args |= _told_of_input(call)
         needs: Sequence[Need] = ()

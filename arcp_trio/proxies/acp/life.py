@@ -75,6 +75,7 @@ class AgentLife:
         self._asked = "initialize"
         """The request that the agent has to answer for its turn to begin."""
         self._child: stdio.ChildProcess | None = None
+        self._logins: Sequence[JsonObject] = ()
         self._requests: Requests | None = None
         self._turn: acp.Turn | None = None
         self._turn_over = trio.Event()
@@ -187,6 +188,7 @@ class AgentLife:
 
     async def _converse(self, agent: acp.Agent, prompt: Content, nursery: trio.Nursery) -> None:
         self._edits.program = self._child
+        self._logins = agent.auth_methods
         self._requests = Requests(
             self._job, self._calls, nursery, self._place, self._edits, self._limits
         )
@@ -250,7 +252,7 @@ class AgentLife:
         log.warning("agent's program failed", extra=self._facts | {"why": str(failure)})
         if isinstance(failure, acp.TimedOut):
             return late(self._job.agent, self._asked)
-        return end_of_agent(self._job.agent, failure)
+        return end_of_agent(self._job.agent, failure, self._logins)
 
     def _log_error(self, line: str) -> None:
         before, self._logged = self._logged, self._logged + len(line)

@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from arcp_trio.wire.errors import PermissionDenied
-from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object, object_in
+from arcp_trio.wire.json import JsonObject, JsonValue, dumps, is_list, is_object, object_in
 from arcp_trio.wire.questions import own_tool
 
 MOST_NAMED: Final = 256
@@ -95,6 +95,12 @@ def tool_of(call: JsonObject) -> str:
     if isinstance(name, str) and name:
         return f"agent/{name}" if name.startswith("terminal/") else own_tool(name)
     return f"acp/{kind}" if isinstance(kind, str) and kind in KINDS else "acp/other"
+
+
+def title_of(call: JsonObject) -> str | None:
+    """Return the title of a call; one that is no text, as JSON."""
+    title = call.get("title")
+    return title if title is None or isinstance(title, str) else dumps(title).decode()
 
 
 def needed_for_call(call: JsonObject, cwd: str) -> Need:

@@ -10,7 +10,7 @@ import attrs
 from arcp_trio import acp
 from arcp_trio.proxies.acp.allowed import AllowedEdits
 from arcp_trio.proxies.acp.calls import Calls
-from arcp_trio.proxies.acp.named import paths_beside, tool_of
+from arcp_trio.proxies.acp.named import paths_beside, title_of, tool_of
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.fitting import MOST_NAME, Fitted, fitted, room
 from arcp_trio.wire.errors import InternalError, JobCancelled
@@ -40,6 +40,10 @@ class _OpenToolCall:
 
     def size(self) -> int:
         return sum(each.size for each in self.fields.values())
+
+    @property
+    def known(self) -> JsonObject:
+        return {name: each.value for name, each in self.fields.items()}
 
     def text(self, name: str) -> str | None:
         found = self.fields.get(name)
@@ -86,14 +90,14 @@ class AgentToolCalls:
         self._known.add(_digest(call_id))
         call = self._open[call_id] = _OpenToolCall(call_id, named)
         self._keep(call, raw)
-        args = raw.get("rawInput") or {"title": (text_in(raw.get("title")) or "")[:MOST_NAME]}
+        args = raw.get("rawInput") or {"title": (title_of(raw) or "")[:MOST_NAME]}
         await self._calls.begin(tool_of(raw), args, call_id)
         await self._end_if_over(call)
 
     async def _change(self, call: _OpenToolCall, raw: JsonObject) -> None:
         changed = self._keep(call, raw)
         if not await self._end_if_over(call) and changed:
-            title, status = call.text("title"), call.text("status")
+            title, status = title_of(call.known), call.text("status")
             body: JsonObject = {"phase": "tool", "call_id": call.call_id}
             body |= {"message": title[:MOST_NAME]} if title else {}
             body |= {"status": status[:MOST_NAME]} if status else {}
@@ -131,8 +135,8 @@ class AgentToolCalls:
         else:
             failure = _words(content.value) or _words(output.value) or "the tool call has failed"
             await self._calls.fail(call.call_id, InternalError(failure[: 10 * MOST_NAME]))
-        known = {name: each.value for name, each in call.fields.items()}
-        await self._edits.ended(call.named, call.text("kind"), paths_beside(known), failure)
+        paths = paths_beside(call.known)
+        await self._edits.ended(call.named, call.text("kind"), paths, failure)
         return True
 
     async def _give_up(self, call: _OpenToolCall) -> None:

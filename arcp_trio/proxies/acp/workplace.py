@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -18,12 +18,16 @@ from arcp_trio.authority.patterns import URLS, Pattern
 from arcp_trio.authority.sites import at_and_below
 from arcp_trio.proxies.acp.folders import temporary_folder
 from arcp_trio.runtime.job.context import JobContext, authority_behind
+from arcp_trio.runtime.job.fitting import MOST_NAME
 from arcp_trio.sandbox.containment import Containment
 from arcp_trio.sandbox.network.network import Network
 from arcp_trio.sandbox.network.reach import Reach
 from arcp_trio.sandbox.plan import Mount, is_writable
 from arcp_trio.transport.starting import Start
-from arcp_trio.wire.errors import PermissionDenied
+from arcp_trio.wire.errors import ArcpError, PermissionDenied, clip
+
+MOST_REFUSED: Final = 100
+"""URLs of which a job tells that its sandbox has refused them, each once."""
 
 
 @attrs.frozen(kw_only=True)
@@ -130,11 +134,24 @@ class Workplaces:
             endpoints = [each.endpoint for each in job.credentials]
             return [*self._net, *(pattern for url in endpoints for pattern in at_and_below(url))]
 
+        told: set[str] = set()
+
+        async def refused(url: str, why: str) -> None:
+            scheme, _, rest = url.partition("?")[0].partition("://")
+            shown = f"{scheme}://{rest.rpartition('@')[2]}"  # and no secrets in it
+            if shown not in told and len(told) < MOST_REFUSED:
+                told.add(shown)
+                reason = f": {clip(why)}" if shown == url else ""  # which repeats the URL
+                with suppress(ArcpError):  # the job is over
+                    words = f"the sandbox has refused {clip(shown, MOST_NAME)}{reason}"
+                    await job.log(words, "warn")
+
         return Reach(
             lease=authority_behind(job).lease,
             authorize=partial(job.authorize, URLS),
             added=added,
             approved=partial(job.approved, URLS),
+            refused=refused,
         )
 
     def _homes(self) -> Path:

@@ -96,6 +96,17 @@ ROWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, Any]]]] = {
             ("tool_result", {"call_id": "c1", "result": None}),
         ],
     ),
+    "a title that is no text": (
+        [call(kind="read", title={"a": [1]}), change(title=5, status="in_progress")],
+        [
+            ("tool_call", {"tool": "acp/read", "call_id": "c1", "args": {"title": '{"a":[1]}'}}),
+            (
+                "status",
+                {"phase": "tool", "call_id": "c1", "message": "5", "status": "in_progress"},
+            ),
+            ("tool_result", {"call_id": "c1", "error": CANCELLED}),
+        ],
+    ),
     "a call of an odd kind": (
         [call(kind="../x", status="completed")],
         [
