@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +15,10 @@ import trio
 from arcp_trio.acp.spawning import own_environment
 from arcp_trio.authority.patterns import URLS, Pattern
 from arcp_trio.authority.sites import at_and_below
-from arcp_trio.proxies.acp.folders import temporary_folder
+from arcp_trio.proxies.acp.homes import Homes
 from arcp_trio.runtime.job.context import JobContext, authority_behind
 from arcp_trio.runtime.job.fitting import MOST_NAME
+from arcp_trio.runtime.limits import Limits
 from arcp_trio.sandbox.containment import Containment
 from arcp_trio.sandbox.network.network import Network
 from arcp_trio.sandbox.network.reach import Reach
@@ -81,7 +81,7 @@ class Workplaces:
         """
         self._containment: Final = containment
         self._added: Final = added
-        self._data = data
+        self._homes: Final = Homes(data)
         self._home: Final = home
         self._net: Final = net
 
@@ -90,8 +90,9 @@ class Workplaces:
         """Whether what is started in them is contained."""
         return self._containment.reason is None
 
-    async def of(self, job: JobContext, cwd: str, *, own_folder: bool) -> Workplace:
-        """Return the workplace of a job.
+    @asynccontextmanager
+    async def of(self, job: JobContext, cwd: str, *, own_folder: bool) -> AsyncGenerator[Workplace]:
+        """Provide the workplace of a job for the block.
 
         Args:
             job: the job.
@@ -101,15 +102,25 @@ class Workplaces:
         Raises:
             OSError: the job's home cannot be made.
         """
+        if self.contained and self._home is None:
+            async with self._homes.using(job.agent, job.principal) as home:
+                yield await self._with_home(job, cwd, home, own_folder=own_folder)
+        else:
+            yield await self._with_home(job, cwd, self._home, own_folder=own_folder)
+
+    async def sweep(self, limits: Limits) -> None:
+        """Remove the homes that nobody has used for long."""
+        await self._homes.sweep(limits.agent_home_seconds)
+
+    async def _with_home(
+        self, job: JobContext, cwd: str, home: str | None, *, own_folder: bool
+    ) -> Workplace:
         own = [cwd] if own_folder else []
         environment = own_environment()
-        home = self._home
         if self.contained:
             # A link on the way to the folder is not in the sandbox.
             cwd = await trio.to_thread.run_sync(os.path.realpath, cwd)
-            if home is None:
-                data = self._homes()
-                home = await trio.to_thread.run_sync(_make_home, data, job.agent, job.principal)
+            assert home is not None, "a contained program has one"
             own = [*map(os.path.realpath, own), home]
         if home is not None:
             environment["HOME"] = home
@@ -153,18 +164,6 @@ class Workplaces:
             approved=partial(job.approved, URLS),
             refused=refused,
         )
-
-    def _homes(self) -> Path:
-        if self._data is None:
-            self._data = temporary_folder(self, "homes")
-        return self._data
-
-
-def _make_home(data: Path, agent: str, principal: str) -> str:
-    name = sha256(principal.encode()).hexdigest()[:32]
-    home = data.resolve() / agent / name
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return str(home)
 
 
 def _authorize(job: JobContext, folder: str) -> None:
