@@ -40,7 +40,7 @@ def make_accessible(path: Path) -> None:
     """Let the owner of a folder, which has to be this process's user, list and change it.
 
     Raises:
-        OSError: it is no folder, or somebody else's.
+        OSError: it is something else, or of another user.
     """
     parent = os.open(path.parent, _OPEN)
     try:

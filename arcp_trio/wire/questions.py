@@ -41,7 +41,7 @@ DENY: Final = "deny"
 
 
 @attrs.frozen(kw_only=True)
-class Change:
+class FileChange:
     """What a call that waits for an approval would change in a file."""
 
     path: str
@@ -59,7 +59,7 @@ class Shown:
     """The folder in which the call works."""
     command: str | None = None
     """The command line that would run, with all its words."""
-    changes: list[Change] | None = None
+    changes: list[FileChange] | None = None
     """What would be written, by file."""
 
 

@@ -52,7 +52,7 @@ class Edit:
     """What people are told of the text that is replaced."""
 
     def applied(self, text: str) -> str | None:
-        """Return what becomes of a file with this text; None if the edit is not one of it."""
+        """Return the text of a file after the edit; None if it does not fit this text before."""
         if self.old is None or self.old == text:
             return self.new
         return text.replace(self.old, self.new, 1) if self.old and self.old in text else None

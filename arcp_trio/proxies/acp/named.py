@@ -98,7 +98,7 @@ def tool_of(call: JsonObject) -> str:
 
 
 def title_of(call: JsonObject) -> str | None:
-    """Return the title of a call; one that is no text, as JSON."""
+    """Return the title of a call; anything but a text, as JSON."""
     title = call.get("title")
     return title if title is None or isinstance(title, str) else dumps(title).decode()
 

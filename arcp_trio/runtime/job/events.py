@@ -43,14 +43,15 @@ async def emit(
     if f"{kind}".startswith(f"{VENDOR}."):
         helps = "job.ask emits it" if kind == QUESTION else "only the runtime emits it"
         raise InvalidEvent(f"{clip(kind)}: {helps}")
-    if isinstance(body, Mapping):  # else it is refused below
-        for name in body:
-            if f"{name}".startswith(VENDOR):
-                raise InvalidEvent(f"{kind}: only the runtime sets {clip(name)} @ $")
-        if kind == "tool_call":
-            refuse_tool(body.get("tool"))
-        if kind == "tool_result" and job.questions.waits(body.get("call_id")):
-            raise InvalidEvent("tool_result: the call waits for the answer of a person @ $.call_id")
+    if not hasattr(body, "keys"):
+        raise InvalidEvent(f"{clip(kind)}: expected an object @ $")
+    for name in body:
+        if f"{name}".startswith(VENDOR):
+            raise InvalidEvent(f"{kind}: only the runtime sets {clip(name)} @ $")
+    if kind == "tool_call":
+        refuse_tool(body.get("tool"))
+    if kind == "tool_result" and job.questions.waits(body.get("call_id")):
+        raise InvalidEvent("tool_result: the call waits for the answer of a person @ $.call_id")
     add_event(job, kind, body, telling)
     await give_way(job)
 
@@ -103,7 +104,7 @@ def add_event(
 
 def _with_decision(job: Job, kind: str, body: Mapping[str, JsonLike]) -> Mapping[str, JsonLike]:
     """Return the result of a call with what people have decided on it; any other body as it is."""
-    if kind != "tool_result" or not job.questions.decided or not isinstance(body, Mapping):
+    if kind != "tool_result" or not job.questions.decided:
         return body
     told = job.questions.decided.get(f"{body.get('call_id')}")
     return body if told is None else {**body, DECISION: told}
