@@ -178,6 +178,8 @@ class AllowedEdits:
             try:
                 await self._take(allowed, "xb")
                 allowed.created = True
+                assert allowed.opened is not None
+                await trio.to_thread.run_sync(_give_to_folders_owner, *allowed.opened)
             except FileExistsError:
                 await self._take(allowed, "ab")
             assert allowed.opened is not None
@@ -276,8 +278,25 @@ def _make_folder(real: str) -> None:
         parent, name = open_parent(each)
         try:
             os.mkdir(name, dir_fd=parent)
+            _give(parent, name)
         finally:
             os.close(parent)
+
+
+def _give_to_folders_owner(path: str, made: os.stat_result) -> None:
+    folder, name = open_parent(path)
+    try:
+        if os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), made):
+            _give(folder, name)
+    finally:
+        os.close(folder)
+
+
+def _give(folder: int, name: str) -> None:
+    """Let what root has made in a folder belong to its owner, as whom contained programs write."""
+    if os.geteuid() == 0:
+        found = os.fstat(folder)
+        os.chown(name, found.st_uid, found.st_gid, dir_fd=folder, follow_symlinks=False)
 
 
 def _remove_if_empty(path: str, made: os.stat_result) -> None:
