@@ -120,7 +120,7 @@ class AllowedEdits:
             call_id: the runtime's tool call of the write.
             edit: what is to be written; it has to be what was shown with the permission.
         """
-        for allowed in self._allowed:
+        for allowed in [*self._allowed]:
             is_open = allowed.cleared.decision and not allowed.used
             if is_open and _same(allowed.path, edit.path) and await self._is_shown(allowed, edit):
                 allowed.used = True
@@ -216,6 +216,10 @@ class AllowedEdits:
             self._note(f"an edit was allowed and not made: {clip(allowed.path)} is as it was")
         if allowed.opened is None:
             return
+        for each in self._allowed:  # another edit of it goes on
+            if each.opened is None and _same(each.path, allowed.path):
+                each.opened, each.created = allowed.opened, allowed.created
+                return
         sandbox = None if self.program is None else self.program.sandbox
         if sandbox is not None:
             with suppress(OSError):  # if the file was replaced, its mount has gone with it

@@ -138,6 +138,24 @@ async def test_for_the_job(shop: Path) -> None:
 
 
 @CONTAINED
+async def test_two_edits_of_a_file_at_once(shop: Path) -> None:
+    """The end of one does not end the other."""
+    path = shop / "cart.py"
+    one, two = edit(path, "one", "1"), edit(path, "two", "2", call_id="e2")
+    async with connected(sandbox="require") as client:
+        answering(client)
+        done, _ = await edited(
+            client,
+            shop,
+            *(["ask", one], ["ask", two], ["run", "echo 1 > cart.py"], told(one, "completed")),
+            *(["read", "/"], ["run", "echo 2 >> cart.py"], told(two, "completed")),
+            *(["read", "/"], ["run", "echo 3 >> cart.py"]),
+        )
+    assert path.read_text() == "1\n2\n"
+    assert warnings(done) == []
+
+
+@CONTAINED
 async def test_a_pattern_that_mounts_cannot_say(shop: Path) -> None:
     """What the lease allows by such a pattern can be written after a request for permission."""
     async with connected(sandbox="require") as client:
