@@ -69,6 +69,15 @@ def open_place(real: str) -> int:
     """
     parent, name = open_parent(real)
     try:
-        return os.open(name, _PLACE, dir_fd=parent)
+        return open_kept(name, parent)
     finally:
         os.close(parent)
+
+
+def open_kept(name: str, parent: int) -> int:
+    """Open what has a name in a folder, a link itself included, only to keep hold of it.
+
+    Raises:
+        OSError: nothing is there.
+    """
+    return os.open(name, _PLACE, dir_fd=parent)

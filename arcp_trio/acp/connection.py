@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import trio
 
-from arcp_trio.acp.errors import AgentGone, NotAcp, TimedOut
+from arcp_trio.acp.errors import AgentGone, LineTooLong, NotAcp, TimedOut
 from arcp_trio.acp.jsonrpc import (
     IncomingAnswer,
     IncomingRequest,
@@ -209,7 +209,8 @@ class Connection:
                 except ValueError as error:
                     self._pass_over(line, error)
         except MessageTooBig as error:
-            await self._end(NotAcp(f"{self._peer.name} has sent {error}"))
+            most = self._limits.line_bytes
+            await self._end(LineTooLong(f"{self._peer.name} has sent {error}", most))
         except NotAcp as failure:
             await self._end(failure)
         except TransportClosed:

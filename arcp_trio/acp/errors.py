@@ -45,6 +45,14 @@ class NotAcp(AgentGone):
     """The program writes what is not ACP, more than can be passed over; nothing more is read."""
 
 
+class LineTooLong(NotAcp):
+    """The program has written a line that is longer than `most` bytes; nothing more is read."""
+
+    def __init__(self, message: str, most: int) -> None:
+        super().__init__(message)
+        self.most = most
+
+
 class TimedOut(AcpFailure):
     """The agent did not answer in time."""
 

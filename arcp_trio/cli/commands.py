@@ -14,7 +14,7 @@ from arcp_trio.cli.errors import PROGRAM
 from arcp_trio.cli.options import Argument, Option, arguments_of, options_of
 from arcp_trio.cli.replay_options import ReplayOptions
 from arcp_trio.cli.serve import options as serve
-from arcp_trio.cli.store_options import NodesOptions, StoreOptions
+from arcp_trio.cli.store_options import HomesOptions, NodesOptions, StoreOptions
 
 
 @attrs.frozen(kw_only=True)
@@ -189,5 +189,14 @@ COMMANDS: Final = (
         example=f"{PROGRAM} nodes --store postgresql://arcp@db/arcp",
         notes=notes.NODES,
         declared=NodesOptions,
+    ),
+    ConsoleCommand(
+        name="homes",
+        module="arcp_trio.cli.homes",
+        help="list or remove what coding agents keep for each principal",
+        description="List the HOMEs of contained agents, or remove those of a principal.",
+        example=f"{PROGRAM} homes --remove alice",
+        notes=notes.HOMES,
+        declared=HomesOptions,
     ),
 )

@@ -48,6 +48,11 @@ def key_path(folder: str | Path) -> Path:
     return Path(folder) / "signing-key"
 
 
+def agents_path(folder: str | Path) -> Path:
+    """Return the path of what agents that are programs have in the folder."""
+    return Path(folder) / "agents"
+
+
 def address_path(folder: str | Path) -> Path:
     """Return the path of the address of the `serve` that uses the folder."""
     return Path(folder) / "address"

@@ -129,6 +129,11 @@ stored, the clock, and connections that are left. Exit code 1 says that somethin
 migrate brings the schema to the version of this program. Nodes of the version before go on.
 """
 
+HOMES: Final = """\
+With --json, each line is an object with "agent", "principal", "used_at" and "path".
+A home that a job uses is not removed.
+"""
+
 NODES: Final = """\
 With --json, each line is an object with
 "name", "node" (its number, never used again), "state" ("up", "draining" or "gone"), "version",

@@ -1,4 +1,4 @@
-"""The options of the commands that administer a store in PostgreSQL."""
+"""The options of the commands that administer what a runtime keeps."""
 
 from __future__ import annotations
 
@@ -42,4 +42,17 @@ class NodesOptions(DatabaseOptions):
     """What `nodes` can be asked for."""
 
     all: bool = switch("also nodes that are gone, for a day")
+    json: bool = switch("print one JSON object per line, for programs")
+
+
+@attrs.frozen(kw_only=True)
+class HomesOptions:
+    """What `homes` can be asked for."""
+
+    data: str | None = option(
+        TEXT, "DIR", "folder of the runtime", default=None, stated=defaults.DATA
+    )
+    remove: str | None = option(
+        TEXT, "PRINCIPAL", "remove the homes of a principal, with what is in them", default=None
+    )
     json: bool = switch("print one JSON object per line, for programs")

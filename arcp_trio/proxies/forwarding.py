@@ -19,11 +19,13 @@ from arcp_trio.client.errors import BrokenResult, ConnectionFailed
 from arcp_trio.client.events import Event
 from arcp_trio.client.handles import JobHandle
 from arcp_trio.proxies.questions import ForwardedQuestions
-from arcp_trio.runtime.job.context import JobContext
+from arcp_trio.runtime.job.context import JobContext, tell
 from arcp_trio.wire.errors import ArcpError, InternalError, JobError, LeaseExpired
 from arcp_trio.wire.events import REMAINING, InvalidEvent
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import JsonObject, JsonValue, object_in, text_in
+from arcp_trio.wire.questions import own_tool
+from arcp_trio.wire.rules import VENDOR
 from arcp_trio.wire.timestamps import parse_utc
 
 log = logging.getLogger(__name__)
@@ -155,7 +157,7 @@ class Forwarding:
         return None  # the chunks were passed on as this job's own
 
     async def _pass_on(self, event: Event) -> None:
-        body = object_in(event.body)
+        body = {k: v for k, v in object_in(event.body).items() if not k.startswith(VENDOR)}
         if event.kind == "result_chunk":
             self._streamed = True
             await self._job.emit(event.kind, body)
@@ -177,7 +179,12 @@ class Forwarding:
                 pass  # a secret of the other runtime (§9.8)
             case "delegate":
                 self._delegated = True
-                await self._job.emit(DELEGATED, body)
+                await tell(self._job, DELEGATED, body)
+            case _ if kind == DELEGATED:  # of a third runtime
+                await tell(self._job, DELEGATED, body)
+            case "tool_call":
+                tool = own_tool(text_in(body.get("tool")) or "")
+                await self._job.emit(kind, {**body, "tool": tool})
             case _:
                 await self._job.emit(kind, body)
 

@@ -126,7 +126,7 @@ class Limits:
 
     questions_per_job: int = 16
     """Questions of one job that wait for an answer."""
-    question_bytes: int = 64 * 1024
+    question_bytes: int = 256 * 1024
     """Bytes of all questions of one job that wait for an answer: listings repeat them."""
     approval_seconds: float = 7 * DAY
     """How long people have for the decision on an approval."""
@@ -135,6 +135,8 @@ class Limits:
     """From the start of an agent's program to its session, for agents that speak ACP."""
     agent_line_bytes: int = 32 * MIB
     """A line that such a program writes; a longer one ends its job."""
+    agent_home_seconds: int = 90 * 24 * 3600
+    """How long the HOME of such a program is kept, for a principal, after its last job."""
     agent_requests: int = 64
     """Requests of such a program that have no answer yet; further ones are refused."""
     agent_file_bytes: int = 16 * MIB

@@ -19,7 +19,7 @@ from attrs import frozen
 from arcp_trio.authority.lease import Lease
 from arcp_trio.authority.sites import at_and_below
 from arcp_trio.reserved import Reserved
-from arcp_trio.sandbox.bwrap import SANDBOX_USER, TMP, build
+from arcp_trio.sandbox.bwrap import SANDBOX_USER, SHARED, TMP, build
 from arcp_trio.sandbox.gate import start_inside
 from arcp_trio.sandbox.network.network import Network
 from arcp_trio.sandbox.network.reach import Reach
@@ -165,6 +165,11 @@ class Containment:
             network=network,
         )
         return sandbox.start
+
+    def mounts(self, lease: Lease, reserved: Reserved, own: Sequence[str]) -> list[Mount]:
+        """Return what the programs of a job see; see `starter`. Where some overlap, the deepest."""
+        folders = [Mount(path=folder, writable=True) for folder in (*own, TMP, SHARED)]
+        return [*self._own, *folders, *leased(lease, reserved.paths)]
 
     def shows(self, folder: str, lease: Lease, reserved: Reserved, own: Sequence[str]) -> bool:
         """Return whether the programs of a job see what is in a folder; see `starter`."""

@@ -145,6 +145,14 @@ def without_repeats(mounts: Iterable[Mount]) -> list[Mount]:
     return list(kept)
 
 
+def is_writable(path: str, mounts: Iterable[Mount]) -> bool:
+    """Return whether a program that sees these mounts can write a path."""
+    over = [
+        each for each in mounts if path == each.path or (each.is_tree and within(path, [each.path]))
+    ]
+    return max(((_depth(each.path), each.writable) for each in over), default=(0, False))[1]
+
+
 def within(path: str, folders: Iterable[str]) -> bool:
     """Return whether a path is one of the folders, or below one."""
     return any(path == each or path.startswith(each.rstrip("/") + "/") for each in folders)

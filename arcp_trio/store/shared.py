@@ -228,8 +228,8 @@ class Shared(Nodes, Commands, Follows, Moves):
         """The key with which all nodes sign short-lived tokens, once the store is open."""
 
     @abstractmethod
-    async def is_claimed(self, principal: str, key: str) -> bool:
-        """Return whether a node has claimed an idempotency key, and not yet accepted its job."""
+    async def claimant(self, principal: str, key: str) -> str | None:
+        """Return the id of the job for which a node has claimed a key that stands for none yet."""
 
     @abstractmethod
     async def held_elsewhere(self) -> Mapping[str, Holding]:

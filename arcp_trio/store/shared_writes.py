@@ -27,9 +27,10 @@ class KeepQuestions(msgspec.Struct, eq=False):
 
 
 class ClaimKey(msgspec.Struct, eq=False):
-    """A node is about to mint credentials for a job with an idempotency key.
+    """A node is about to mint credentials for a job with an idempotency key, or a job holds a name.
 
-    It is refused if the key is taken, or claimed by another node. `AcceptJob` takes the key.
+    It is refused if the key is taken, or claimed. `AcceptJob` takes the key. A node's claims go
+    with the node.
     """
 
     principal: str
@@ -40,7 +41,7 @@ class ClaimKey(msgspec.Struct, eq=False):
 
 
 class DropClaim(msgspec.Struct, eq=False):
-    """The job that a key was claimed for is not accepted."""
+    """The job that a key was claimed for is not accepted, or holds the name no longer."""
 
     principal: str
     key: str

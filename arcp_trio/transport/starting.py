@@ -53,6 +53,11 @@ class StartedProcess:
         self._first_inside = first_inside
 
     @property
+    def sandbox(self) -> int | None:
+        """The pidfd of the first process of the sandbox that this process keeps, until `kill`."""
+        return self._first_inside
+
+    @property
     def returncode(self) -> int | None:
         """The exit code, or minus the number of the signal that ended the process."""
         code = self._parent.returncode

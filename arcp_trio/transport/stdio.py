@@ -98,6 +98,11 @@ class ChildProcess:
         self._patience = patience
 
     @property
+    def sandbox(self) -> int | None:
+        """The pidfd of the first process of the child's sandbox; None without one."""
+        return self._process.sandbox
+
+    @property
     def returncode(self) -> int | None:
         """The exit code, or minus the number of the signal that ended the process."""
         return self._process.returncode

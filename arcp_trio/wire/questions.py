@@ -7,13 +7,30 @@ from typing import Final
 import attrs
 
 from arcp_trio.wire.json import JsonObject, JsonValue
-from arcp_trio.wire.rules import NonEmpty
+from arcp_trio.wire.rules import VENDOR, NonEmpty
 
 QUESTION: Final = "x-vendor.arcp-trio.question"
 """The kind of the event with a question."""
 
 HUMAN_ASK: Final = "human.ask"
 """The tool that stands for people: in the lease, in `tool_call`, and in `tool_result`."""
+
+RUNTIME_TOOLS: Final = frozenset(
+    {HUMAN_ASK, "session/request_permission", "fs/read_text_file", "fs/write_text_file"}
+    | {"terminal/create"}
+)
+"""Tools whose calls the runtime carries out or decides, and tells: no agent's own has this name."""
+ORIGIN: Final = f"{VENDOR}.from"
+"""The field of a `tool_call` that says whose it is; only the runtime sets it."""
+RUNTIME: Final = "runtime"
+AGENT: Final = "agent"
+DECISION: Final = f"{VENDOR}.decision"
+"""The field of a `tool_result` with what people have decided; only the runtime sets it."""
+
+
+def own_tool(tool: str) -> str:
+    """Return the name under which an agent's own call of a tool is told."""
+    return f"agent/{tool}" if tool in RUNTIME_TOOLS else tool
 
 
 APPROVAL: Final = "approval"
@@ -23,6 +40,29 @@ APPROVED: Final = "approved"
 ALLOW: Final = "allow"
 DENY: Final = "deny"
 """The answers to it."""
+
+
+@attrs.frozen(kw_only=True)
+class FileChange:
+    """What a call that waits for an approval would change in a file."""
+
+    path: str
+    diff: str
+    """Hunks of a unified diff, without the two lines that name the file."""
+    note: str | None = None
+    """What the diff does not show, in words."""
+
+
+@attrs.frozen(kw_only=True)
+class Shown:
+    """What a person who decides on an approval has to see beside the call's arguments."""
+
+    cwd: str | None = None
+    """The folder in which the call works."""
+    command: str | None = None
+    """The command line that would run, with all its words."""
+    changes: list[FileChange] | None = None
+    """What would be written, by file."""
 
 
 @attrs.frozen(kw_only=True)
@@ -48,6 +88,11 @@ class QuestionBody:
     tool: str | None = None
     args: JsonValue = None
     """The tool call that waits for an approval."""
+    shown: Shown | None = None
+    for_job: str | None = None
+    """What the scope `job` allows, in words."""
+    truncated: bool | None = None
+    """True if `args` are not whole."""
 
     @property
     def wants_text(self) -> bool:

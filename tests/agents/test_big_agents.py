@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
+from arcp_trio import Question
 from tests.agents.model import TEXT, scripted_model
 from tests.agents.stage import SLOW, errors, installed, phases, serving, told
 
@@ -35,6 +36,8 @@ class Coder:
     """Whether it always finds its sessions again."""
     creates: bool = True
     """Whether it can create files through a client; if not, it can only change them."""
+    renames: bool = False
+    """Whether it writes by renaming another file, which no approval allows in a sandbox."""
 
 
 def _opencode(url: str) -> dict[str, str]:
@@ -76,6 +79,7 @@ CODERS = {
         variables=lambda url: {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"},
         session="@agentclientprotocol/claude-agent-acp",
         costs=True,
+        renames=True,
     ),
     "gemini": Coder(
         command="gemini",
@@ -183,6 +187,45 @@ async def test_what_the_lease_does_not_allow(
     assert contents(work) == ([] if coder.creates else ["before\n"])
 
 
+async def test_an_edit_that_somebody_allows(
+    tmp_path: Path, work: Path, name: str, words: Sequence[str]
+) -> None:
+    """One answer is enough for an edit in a folder that is read-only in the sandbox.
+
+    An agent that cannot make it says so, and so does the job.
+    """
+    coder = CODERS[name]
+    path = work / "a.txt"
+    if not coder.creates:
+        path.write_text("before\n")
+    with scripted_model(coder.tool, {coder.path: str(path), "content": f"by {name}\n"}) as model:
+        terms: dict[str, Any] = {"sandbox": "auto", "net": [f"{model.url}/**"]}
+        environment = coder.variables(model.url)
+        async with serving(words, tmp_path, environment=environment, **terms) as client:
+            seen: list[Question] = []
+
+            @client.on_question
+            async def decide(question: Question) -> None:
+                seen.append(question)
+                await question.answer("allow")
+
+            given = {"prompt": "write the file", "cwd": str(work)}
+            may_ask = {"x-vendor.arcp-trio.ask.fs.write": [f"{work}/**"]}
+            lease = {"fs.read": [str(work), f"{work}/**"], **may_ask}
+            job = await client.submit("coder", given, lease=lease)
+            events = await told(job)
+            assert (await job.result()).endswith(TEXT)
+    assert [each.targets for each in seen] == [[str(path)]]
+    (change,) = seen[0].shown.changes or []
+    assert f"+by {name}\n" in change.diff
+    warnings = [body["message"] for kind, body in events if kind == "log"]
+    if coder.renames:
+        assert ["an edit has failed" in each for each in warnings] == [True]
+    else:
+        assert path.read_text() == f"by {name}\n"
+        assert warnings == []
+
+
 @pytest.fixture
 def codex() -> str:
     """Return the program of Codex; the test is skipped where it is not installed."""
@@ -197,4 +240,4 @@ async def test_codex_wants_a_login(tmp_path: Path, codex: str) -> None:
         await told(job)
         assert job.terminal is not None
         assert job.terminal["code"] == "AGENT_NOT_AVAILABLE"
-        assert job.terminal["message"] == "agent coder wants a login"
+        assert job.terminal["message"].startswith("agent coder wants a login; it offers: ")

@@ -73,7 +73,7 @@ def calls(shared: Shared) -> Mapping[str, Call]:
         "sessions_here": shared.sessions_here,
         "find": lambda: shared.find("S"),
         "is_connected": lambda: shared.is_connected(7),
-        "is_claimed": lambda: shared.is_claimed("alice", "k"),
+        "claimant": lambda: shared.claimant("alice", "k"),
         "held_elsewhere": shared.held_elsewhere,
         "public_key": lambda: shared.public_key(7, "S"),
     }

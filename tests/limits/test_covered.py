@@ -101,6 +101,7 @@ HIT_BY = {
     "questions_per_job": "questions/test_answering.py::test_what_a_job_asks_at_once_is_bounded",
     "approval_seconds": "questions/test_approvals.py::test_nobody_decides",
     "question_bytes": "questions/test_answering.py::test_what_a_job_asks_at_once_is_bounded",
+    "agent_home_seconds": "proxies/acp/test_homes.py::test_a_home_goes_when_nobody_uses_it",
     "memo_bytes": "durable/test_limits.py::test_what_a_job_remembers_is_bounded",
     "memos_bytes": "durable/test_limits.py::test_what_a_job_remembers_is_bounded",
     "jobs_begun_per_second": "durable/test_limits.py::test_jobs_go_on_at_a_pace",

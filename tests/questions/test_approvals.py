@@ -9,7 +9,16 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import ArcpError, InvalidRequest, JobNotFound, Json, Limits, PermissionDenied
+from arcp_trio import (
+    ArcpError,
+    InvalidEvent,
+    InvalidRequest,
+    JobContext,
+    JobNotFound,
+    Json,
+    Limits,
+    PermissionDenied,
+)
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import CLIENT_FEATURES, Feature
@@ -20,6 +29,7 @@ from tests.reading import until_end
 from tests.stage import AUDITOR, BOB, OPERATOR
 
 DEPLOY = ("tool.call", "deploy")
+CALL = {"tool": "t", "call_id": "c", "args": 1}
 WITHOUT = tuple(each for each in CLIENT_FEATURES if each != Feature.QUESTIONS)
 
 
@@ -42,11 +52,14 @@ async def test_an_approval_is_a_question(autojump_clock: MockClock) -> None:
             "targets": ["deploy"],
             "tool": "test/tool.call",
             "args": {"of": "deploy"},
+            "for_job": "tool.call of deploy, with any arguments",
         }
         waiting: Json = await listed(peer, job_id)
         assert waiting["questions"] == [{**question, "expires_at": expires_at}]
         await answer(peer, {**question, "job_id": job_id}, "allow", reason="it is Monday")
         result = await result_of(peer, call["call_id"])
+        decided = {"decision": "allow", "by": "alice", "reason": "it is Monday"}
+        assert result["x-vendor.arcp-trio.decision"] == decided
         assert result["result"] == {
             "done": True,
             "decision": "allow",
@@ -54,6 +67,51 @@ async def test_an_approval_is_a_question(autojump_clock: MockClock) -> None:
             "reason": "it is Monday",
         }
         assert await outcome(peer, job_id) == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("x-vendor.arcp-trio.question", {"question_id": "q", "prompt": "?"}),
+        ("x-vendor.arcp-trio.anything", {}),
+        ("tool_call", {"tool": "human.ask", "call_id": "c", "args": {}}),
+        ("tool_call", {"tool": "session/request_permission", "call_id": "c", "args": {}}),
+        (
+            "tool_call",
+            {"tool": "t", "call_id": "c", "args": 1, "x-vendor.arcp-trio.from": "runtime"},
+        ),
+        ("tool_result", {"call_id": "c", "result": 1, "x-vendor.arcp-trio.decision": {}}),
+        ("tool_result", {"call_id": "open", "result": {"decision": "allow", "by": "bob"}}),
+        ("", {"tool": "human.ask"}),
+    ],
+)
+async def test_an_agent_cannot_say_what_only_the_runtime_says(
+    autojump_clock: MockClock, kind: str, body: Frame
+) -> None:
+    """Neither by hand nor as a tool of its own; nothing is told of it."""
+    refused: list[str] = []
+
+    async with approving() as stage:
+
+        @stage.runtime.agent("forger")
+        async def forger(job: JobContext) -> None:
+            await job.emit("tool_call", {"tool": "t", "call_id": "open", "args": None})
+            await job.ask_approval("open", "t", None, "tool.call", ["t"])
+            try:
+                if kind:
+                    await job.emit(kind, body)
+                else:
+                    async with job.tool_call("human.ask"):
+                        pass
+            except InvalidEvent as error:
+                refused.append(str(error))
+
+        peer = await stage.welcomed()
+        job_id = await begun(peer, agent="forger")
+        told = [each["payload"] for each in await until_end(peer, job_id)]
+        assert len(refused) == 1
+        kinds = [each["kind"] for each in told if "kind" in each]
+        assert kinds == ["tool_call", "status", "x-vendor.arcp-trio.question", "tool_result"]
 
 
 async def test_a_denial(autojump_clock: MockClock) -> None:

@@ -15,6 +15,7 @@ from typing import Final, cast
 
 from arcp_trio.authority.grants import parse_grant
 from arcp_trio.authority.patterns import URLS
+from arcp_trio.cli.data_folder import agents_path
 from arcp_trio.cli.errors import CommandError, one_line
 from arcp_trio.cli.serve.demo import demo_agents
 from arcp_trio.cli.serve.options import ServeOptions
@@ -33,7 +34,6 @@ DEFAULT_REGISTRY: Final = "agents"
 
 _STDIO: Final = "stdio"
 _ACP: Final = "acp"
-_DATA: Final = "agents"
 """The folder in the data folder that is for agents."""
 _NO_REGISTRY: Final = "; write agents = arcp_trio.Agents() in it, and @agents.agent(…) above each"
 
@@ -120,7 +120,7 @@ def _acp_agent(words: Sequence[str], options: ServeOptions) -> AgentFunction:
             words,
             environment=dict(map(_variable, options.agent_env)),
             sandbox=cast("Mode", options.sandbox),
-            data=None if options.folder is None else Path(options.folder, _DATA).absolute(),
+            data=None if options.folder is None else agents_path(options.folder).absolute(),
             home=options.agent_home and Path(options.agent_home).absolute(),
             read=[Path(path).absolute() for path in options.sandbox_read],
             net=options.sandbox_net,

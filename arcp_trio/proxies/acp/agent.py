@@ -17,6 +17,7 @@ from arcp_trio.proxies.acp.workplace import Workplaces
 from arcp_trio.runtime.job.agent import AgentFunction
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.leftovers import IsKept
+from arcp_trio.runtime.limits import Limits
 from arcp_trio.sandbox.containment import Containment, Mode
 from arcp_trio.wire.json import JsonValue
 
@@ -100,14 +101,14 @@ class _AcpAgent:
         """Do a job."""
         given = read_input(job.input)
         async with self._conversations.turn(job, given) as conversation:
-            place = await self._workplaces.of(
-                job, conversation.cwd, own_folder=conversation.own_folder
-            )
-            life = AgentLife(
-                conversation, self._command, place, self._mcp_servers, self._settle_seconds
-            )
-            return await life.run(given.prompt)
+            own = conversation.own_folder
+            async with self._workplaces.of(job, conversation.cwd, own_folder=own) as place:
+                life = AgentLife(
+                    conversation, self._command, place, self._mcp_servers, self._settle_seconds
+                )
+                return await life.run(given.prompt)
 
-    async def sweep(self, is_kept: IsKept) -> None:
-        """Remove the folders of conversations whose jobs are no longer kept."""
+    async def sweep(self, is_kept: IsKept, limits: Limits) -> None:
+        """Remove the folders of conversations whose jobs are no longer kept, and unused homes."""
         await self._folders.sweep(is_kept)
+        await self._workplaces.sweep(limits)

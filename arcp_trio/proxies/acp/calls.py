@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted, room
+from arcp_trio.runtime.job.context import tell
+from arcp_trio.runtime.job.fitting import MOST_NAME, fitted, room
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonObject, JsonValue
+from arcp_trio.wire.questions import AGENT, ORIGIN, RUNTIME
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.context import JobContext
@@ -31,14 +33,15 @@ class Calls:
         """Tell of a call, and return its id.
 
         Args:
-            call_id: the id, for a call that the agent has given one; it was never used before.
+            call_id: the id, for a call of the agent's own; it was never used before.
         """
+        origin = RUNTIME if call_id is None else AGENT
         call_id = call_id or new_id("call_")
         cut = fitted(args, self._room)
         self._open.add(call_id)
         body = {"tool": tool[:MOST_NAME], "call_id": call_id, "args": cut.value, **cut.note}
         try:
-            await self._job.emit("tool_call", body)
+            await tell(self._job, "tool_call", {**body, ORIGIN: origin})
         except ArcpError:  # it was not told
             self._open.remove(call_id)
             raise
@@ -62,4 +65,4 @@ class Calls:
     async def _end(self, call_id: str, outcome: JsonObject) -> None:
         if call_id in self._open:
             self._open.remove(call_id)
-            await self._job.emit("tool_result", {"call_id": call_id, **outcome})
+            await tell(self._job, "tool_result", {"call_id": call_id, **outcome})

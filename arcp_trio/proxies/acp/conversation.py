@@ -13,6 +13,7 @@ import attrs
 
 from arcp_trio.proxies.acp.costs import SessionCosts
 from arcp_trio.proxies.acp.workplace import check_folder
+from arcp_trio.runtime.job.context import holding
 from arcp_trio.wire.errors import InternalError, InvalidInput, JobNotFound
 from arcp_trio.wire.json import JsonObject, JsonValue, is_object, object_in
 
@@ -84,12 +85,12 @@ class AgentConversation:
 
 
 class AgentConversations:
-    """The conversations of one agent: each is held by at most one job at a time."""
+    """The conversations of one agent: each is held by at most one job at a time, at all nodes."""
 
     def __init__(self, folders: Folders) -> None:
         self._folders = folders
         self._held: dict[str, tuple[str, str]] = {}
-        """Root and principal by the id of the job that holds a conversation."""
+        """Root and principal by the id of the job of this node that holds a conversation."""
 
     @asynccontextmanager
     async def turn(self, job: JobContext, wanted: JobInput) -> AsyncGenerator[AgentConversation]:
@@ -102,27 +103,31 @@ class AgentConversations:
             InternalError: it is another job's turn.
         """
         conversation = await self._wanted(job, wanted)
+        held = holding(job, f"conversation {conversation.root}")
         with self._hold(conversation):
-            if not conversation.own_folder:
-                await check_folder(job, conversation.cwd)
-            try:
+            async with held as elsewhere:
+                if elsewhere is not None:
+                    raise _busy(elsewhere)
+                if not conversation.own_folder:
+                    await check_folder(job, conversation.cwd)
                 await self._join(conversation)
-            except OSError as error:
-                facts = {"job_id": job.id, "agent": job.agent, "error": str(error)}
-                log.warning("folder of a conversation cannot be made", extra=facts)
-                raise InternalError(f"agent {job.agent}: its folder cannot be made") from error
-            yield conversation
+                yield conversation
 
     async def _join(self, conversation: AgentConversation) -> None:
         """Have its folder, and its costs as the newest of its jobs knows them."""
         job, root = conversation.job, conversation.root
-        for earlier in await self._folders.join(root, job.id):
-            note = _read(job, await job.kept(earlier))
-            if note is not None:
-                conversation.costs = note.costs
-                break
-        if conversation.own_folder:
-            conversation.cwd = await self._folders.to_work_in(root)
+        try:
+            for earlier in await self._folders.join(root, job.id):
+                note = _read(job, await job.kept(earlier))
+                if note is not None:
+                    conversation.costs = note.costs
+                    break
+            if conversation.own_folder:
+                conversation.cwd = await self._folders.to_work_in(root)
+        except OSError as error:
+            facts = {"job_id": job.id, "agent": job.agent, "error": str(error)}
+            log.warning("folder of a conversation cannot be made", extra=facts)
+            raise InternalError(f"agent {job.agent}: its folder cannot be made") from error
 
     async def _wanted(self, job: JobContext, wanted: JobInput) -> AgentConversation:
         if wanted.session is None:
@@ -144,9 +149,7 @@ class AgentConversations:
     def _refuse_if_held(self, root: str) -> None:
         for job_id, (held, _) in self._held.items():
             if held == root:
-                raise InternalError(
-                    f"the conversation is with {job_id} now: try again when that has ended"
-                )
+                raise _busy(job_id)
 
     @contextmanager
     def _hold(self, conversation: AgentConversation) -> Generator[None]:
@@ -157,6 +160,10 @@ class AgentConversations:
             yield
         finally:
             del self._held[job.id]
+
+
+def _busy(job_id: str) -> InternalError:
+    return InternalError(f"the conversation is with {job_id} now: try again when that has ended")
 
 
 def _read(job: JobContext, note: JsonValue) -> AgentConversation | None:

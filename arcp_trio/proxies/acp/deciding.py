@@ -16,13 +16,25 @@ import trio
 
 from arcp_trio import acp
 from arcp_trio.acp.errors import CANCELLED, INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND
+from arcp_trio.proxies.acp.allowed import AllowedEdits
 from arcp_trio.proxies.acp.calls import Calls
+from arcp_trio.proxies.acp.edits import Edit, changes, edits_in
 from arcp_trio.proxies.acp.files import Files
-from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted
-from arcp_trio.proxies.acp.named import MOST_NAMED, Need, needed_for_call, paths_beside, tool_of
-from arcp_trio.proxies.acp.operation import Clearance, Operation
+from arcp_trio.proxies.acp.named import (
+    MOST_NAMED,
+    Need,
+    command_in,
+    needed_for_call,
+    paths_beside,
+    texts_beside,
+    title_of,
+    tool_of,
+)
+from arcp_trio.proxies.acp.operation import WRITE, Clearance, Operation
 from arcp_trio.proxies.acp.terminals import AgentTerminal, Terminals
 from arcp_trio.proxies.acp.workplace import Workplace
+from arcp_trio.runtime.job.approvals import MOST_ARGS_BYTES
+from arcp_trio.runtime.job.fitting import MOST_NAME, fitted, fitted_text
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.wire.errors import (
     ApprovalNeeded,
@@ -40,7 +52,7 @@ if TYPE_CHECKING:
 
     from arcp_trio.runtime.job.context import JobContext
 
-_MOST_INPUT_BYTES: Final = 8 * 1024
+_MOST_INPUT_BYTES: Final = MOST_ARGS_BYTES - 2 * 1024
 """How much is told of the input of a tool call for which the agent asks permission."""
 
 
@@ -53,9 +65,11 @@ class Requests:
         calls: Calls,
         nursery: trio.Nursery,
         place: Workplace,
+        edits: AllowedEdits,
         limits: Limits,
     ) -> None:
         self._job = job
+        self._edits = edits
         self._calls = calls
         self._nursery = nursery
         self._place = place
@@ -101,18 +115,18 @@ class Requests:
             asked = self._to_be_asked(operation.needs)
             if operation.obstacle is not None:
                 raise operation.obstacle
-            if asked is not None:
-                await self._job.ask_approval(
-                    call_id, request.method, operation.args, asked.capability, asked.targets
-                )
+            cleared = Clearance(call_id) if asked is None else None
+            if asked is not None and isinstance(request, acp.FileRequest) and operation.edits:
+                cleared = await self._edits.cover(call_id, operation.edits[0])
+            if asked is not None and cleared is None:
+                await self._ask(call_id, request.method, operation, asked)
         except ArcpError as error:
-            await self._refuse(request, call_id, error)
+            await self._refuse(request, call_id, operation, error)
             return
-        if asked is None and operation.at_once:
-            await operation.perform(Clearance(call_id))
+        if cleared is not None and operation.at_once:
+            await operation.perform(cleared)
         else:
-            finish = partial(self._finish, is_asked=asked is not None)
-            self._start(request, partial(finish, request, call_id, operation))
+            self._start(request, partial(self._finish, request, call_id, operation, cleared))
 
     def _to_be_asked(self, needs: Sequence[Need]) -> Need | None:
         """Return what people have to be asked for; None if the lease allows all.
@@ -135,19 +149,36 @@ class Requests:
             raise PermissionDenied(f"{both} both need an approval, and one call can ask for one")
         return asked[0] if asked else None
 
+    async def _ask(self, call_id: str, method: str, operation: Operation, need: Need) -> None:
+        shown, targets = operation.shown, need.targets
+        edited = targets if operation.is_edit and need.capability == WRITE else ()
+        if edited or operation.edits:
+            shown = {**shown, "changes": await changes(self._job, operation.edits, edited)}
+        await self._job.ask_approval(
+            call_id, method, operation.args, need.capability, targets, shown
+        )
+
     async def _finish(
-        self, request: acp.Request, call_id: str, operation: Operation, *, is_asked: bool
+        self,
+        request: acp.Request,
+        call_id: str,
+        operation: Operation,
+        cleared: Clearance | None,
     ) -> None:
         try:
-            cleared = Clearance(call_id)
-            if is_asked:
+            if cleared is None:
                 cleared = Clearance(call_id, await self._decision(request, call_id))
             await operation.perform(cleared)
         except ArcpError as error:
-            await self._refuse(request, call_id, error)
+            await self._refuse(request, call_id, operation, error)
         except OSError as error:
             code = NOT_FOUND if isinstance(error, FileNotFoundError) else INTERNAL_ERROR
-            await self._refuse(request, call_id, InternalError(failure_words(error)), code)
+            failure = InternalError(failure_words(error))
+            await self._refuse(request, call_id, operation, failure, code)
+        else:
+            if isinstance(request, acp.FileRequest):
+                for edit in operation.edits:
+                    self._edits.written(edit)
 
     async def _decision(self, request: acp.Request, call_id: str) -> Mapping[str, JsonValue]:
         with request.life:
@@ -156,8 +187,15 @@ class Requests:
         raise JobCancelled("nobody has decided", details={"decision": DENY, "by": by})
 
     async def _refuse(
-        self, request: acp.Request, call_id: str, error: ArcpError, code: int = INTERNAL_ERROR
+        self,
+        request: acp.Request,
+        call_id: str,
+        operation: Operation,
+        error: ArcpError,
+        code: int = INTERNAL_ERROR,
     ) -> None:
+        call = request.tool.raw if isinstance(request, acp.PermissionRequest) else None
+        self._edits.refused(operation.written, error, call)
         await self._calls.fail(call_id, error)
         if self._closed:
             _cancel(request)
@@ -171,8 +209,8 @@ class Requests:
     def _permission(self, request: acp.PermissionRequest) -> Operation:
         call = request.tool.raw
         args: JsonObject = {"tool": tool_of(call)[:MOST_NAME]}
-        for name, key in (("call_id", "toolCallId"), ("title", "title")):
-            if (text := text_in(call.get(key))) is not None:
+        for name, text in (("call_id", text_in(call.get("toolCallId"))), ("title", title_of(call))):
+            if text is not None:
                 args[name] = clip(text, MOST_NAME)
         args |= _told_of_input(call)
         needs: Sequence[Need] = ()
@@ -183,15 +221,31 @@ class Requests:
             obstacle = error
         if request.option("allow_once") is None:
             obstacle = PermissionDenied("the agent does not offer to be allowed this once")
+        edits = edits_in(call, self._place.cwd)
+        shown: JsonObject = {"cwd": self._place.cwd}
+        if (command := command_in(call)) is not None:
+            shown["command"] = fitted_text(command, _MOST_INPUT_BYTES)
         return Operation(
             args=args,
+            shown=shown,
+            edits=edits,
+            is_edit=call.get("kind") == "edit",
             needs=needs,
-            perform=partial(self._allow, request),
+            perform=partial(self._allow, request, edits, needs),
             at_once=True,
             obstacle=obstacle,
         )
 
-    async def _allow(self, request: acp.PermissionRequest, cleared: Clearance) -> None:
+    async def _allow(
+        self,
+        request: acp.PermissionRequest,
+        edits: Sequence[Edit],
+        needs: Sequence[Need],
+        cleared: Clearance,
+    ) -> None:
+        for need in needs:
+            if need.capability == WRITE:
+                await self._edits.allow(request.tool.raw, need.targets, edits, cleared)
         await self._calls.end(cleared.call_id, {"decision": ALLOW, **cleared.decision})
         request.allow_once()
 
@@ -231,6 +285,8 @@ def _told_of_input(call: JsonObject) -> JsonObject:
     told: JsonObject = {}
     if given := call.get("rawInput"):
         told["input"] = given
+    if texts := list(islice(texts_beside(call), MOST_NAMED)):
+        told["content"] = [*texts]
     if paths := list(islice(paths_beside(call), MOST_NAMED)):
         told["paths"] = [*paths]
     cut = fitted(told, _MOST_INPUT_BYTES)

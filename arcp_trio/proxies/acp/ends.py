@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from typing import Final
 
 from arcp_trio import acp
 from arcp_trio.acp.errors import LOG_IN_FIRST
 from arcp_trio.wire.errors import AgentNotAvailable, ArcpError, InternalError, clip
+from arcp_trio.wire.json import JsonObject, text_in
 
 _GOOD: Final = ("end_turn", "max_tokens")
 MOST_WORDS: Final = 500
@@ -22,11 +24,20 @@ def end_of_turn(agent: str, reason: str) -> ArcpError | None:
     return InternalError(words, details={"stop_reason": clip(reason)})
 
 
-def end_of_agent(agent: str, failure: Exception) -> ArcpError:
-    """Return the error of a job whose agent has failed like this."""
+def end_of_agent(agent: str, failure: Exception, logins: Sequence[JsonObject] = ()) -> ArcpError:
+    """Return the error of a job whose agent has failed like this.
+
+    Args:
+        agent: its name.
+        failure: what has happened.
+        logins: the ways in which it lets people log in.
+    """
     match failure:
         case acp.AgentError(code=code) if code == LOG_IN_FIRST:
-            return AgentNotAvailable(f"agent {agent} wants a login")
+            names = [text_in(each.get("name")) or text_in(each.get("id")) for each in logins]
+            ways = ", ".join(filter(None, names))
+            offered = f"; it offers: {clip(ways, MOST_WORDS)}" if ways else ""
+            return AgentNotAvailable(f"agent {agent} wants a login{offered}")
         case acp.AgentError():
             words = clip(failure.message, MOST_WORDS)
             details = {"code": failure.code}
@@ -37,6 +48,10 @@ def end_of_agent(agent: str, failure: Exception) -> ArcpError:
             return AgentNotAvailable(f"agent {agent} speaks another version of ACP")
         case OSError():
             return AgentNotAvailable(f"agent {agent} cannot be started")
+        case acp.LineTooLong():
+            words = f"a line that its process writes has more than {failure.most:,} bytes"
+            limit: JsonObject = {"limit": "agent_line_bytes"}
+            return InternalError(f"agent {agent}: {words}", details=limit)
         case acp.NotAcp():
             return InternalError(f"agent {agent}: what its process writes is not ACP")
         case acp.AgentGone():

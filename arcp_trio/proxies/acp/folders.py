@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
+import logging
 import tempfile
+import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import trio
 
+from arcp_trio.removing import make_accessible, remove_tree
+
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.leftovers import IsKept
+
+log = logging.getLogger(__name__)
+
+MAKING_SECONDS: Final = 3600.0
+"""How old a folder without jobs is, at least, that is not just being made."""
 
 _FILES: Final = "files"
 _JOBS: Final = "jobs"
@@ -21,8 +30,13 @@ _JOBS: Final = "jobs"
 def temporary_folder(owner: object, purpose: str) -> Path:
     """Make a temporary folder that goes with its owner, or with the process."""
     path = Path(tempfile.mkdtemp(prefix=f"arcp-{purpose}-"))
-    weakref.finalize(owner, shutil.rmtree, path, ignore_errors=True)
+    weakref.finalize(owner, _remove_temporary, path)
     return path
+
+
+def _remove_temporary(path: Path) -> None:
+    with suppress(OSError):
+        remove_tree(path)
 
 
 class Folders:
@@ -57,20 +71,39 @@ class Folders:
         return str(await trio.Path(path).resolve())
 
     async def sweep(self, is_kept: IsKept) -> None:
-        """Remove the folders of conversations of which no job is kept."""
-        for folder, jobs in await trio.to_thread.run_sync(self._found):
-            for job_id in jobs:
-                if await is_kept(job_id):
-                    break
-            else:
-                await trio.to_thread.run_sync(_remove, folder, jobs)
+        """Remove the folders of conversations of which no job is kept, each by itself."""
+        for folder in await trio.to_thread.run_sync(self._all):
+            try:
+                await _sweep(folder, is_kept)
+            except OSError as error:
+                facts = {"folder": str(folder), "error": str(error)}
+                log.warning("folder of a conversation not removed", extra=facts)
 
-    def _found(self) -> list[tuple[Path, list[str]]]:
+    def _all(self) -> list[Path]:
         if self._data is None or not self._data.is_dir():
             return []
-        folders = [path for path in self._data.iterdir() if (path / _JOBS).is_dir()]
-        found = [(folder, _jobs_of(folder)) for folder in folders]
-        return [(folder, jobs) for folder, jobs in found if jobs]  # else one is being made
+        return list(self._data.iterdir())
+
+
+async def _sweep(folder: Path, is_kept: IsKept) -> None:
+    jobs = await trio.to_thread.run_sync(_known_jobs, folder)
+    if jobs is None:
+        return
+    for job_id in jobs:
+        if await is_kept(job_id):
+            return
+    await trio.to_thread.run_sync(_remove, folder, jobs)
+
+
+def _known_jobs(folder: Path) -> list[str] | None:
+    """Return a conversation's jobs; None if its folder is just being made."""
+    make_accessible(folder)
+    with suppress(FileNotFoundError):
+        make_accessible(folder / _JOBS)
+        if jobs := _jobs_of(folder):
+            return jobs
+    # Without jobs: it is being made, or was cut off at that, or at its removal.
+    return None if time.time() - folder.stat().st_mtime < MAKING_SECONDS else []
 
 
 def _join(data: Path, root: str, job_id: str) -> list[str]:
@@ -89,6 +122,9 @@ def _jobs_of(folder: Path) -> list[str]:
 
 
 def _remove(folder: Path, jobs: list[str]) -> None:
-    if _jobs_of(folder) == jobs:  # else one has come meanwhile
-        shutil.rmtree(folder / _FILES, ignore_errors=True)
-        shutil.rmtree(folder, ignore_errors=True)  # the jobs last, by which it is found again
+    with suppress(FileNotFoundError):
+        if _jobs_of(folder) != jobs:
+            return  # one has come meanwhile
+    with suppress(FileNotFoundError):
+        remove_tree(folder / _FILES)
+    remove_tree(folder)  # the jobs last, by which it is found again

@@ -34,7 +34,7 @@ def read_input(value: JsonValue) -> JobInput:
         InvalidInput: names what is wrong with it.
     """
     if isinstance(value, str):
-        return JobInput(value)
+        return JobInput(_not_empty(value, "$"))
     if not is_object(value):
         raise InvalidInput('the input must be a text, or an object with "prompt" in it @ $')
     unknown = next((name for name in value if name not in _FIELDS), None)
@@ -49,7 +49,7 @@ def read_input(value: JsonValue) -> JobInput:
 def _prompt_in(value: JsonObject) -> Content:
     prompt = value.get("prompt")
     if isinstance(prompt, str):
-        return prompt
+        return _not_empty(prompt, "$.prompt")
     if not is_list(prompt):
         raise InvalidInput("expected a text, or a list of content blocks @ $.prompt")
     blocks: list[JsonObject] = []
@@ -57,7 +57,15 @@ def _prompt_in(value: JsonObject) -> Content:
         if not is_object(block) or not isinstance(block.get("type"), str):
             raise InvalidInput(f'expected an object with a text as "type" @ $.prompt[{index}]')
         blocks.append(block)
+    if all(block["type"] == "text" and block.get("text") in ("", None) for block in blocks):
+        _not_empty("", "$.prompt")
     return blocks
+
+
+def _not_empty(prompt: str, path: str) -> str:
+    if not prompt.strip():
+        raise InvalidInput(f"the prompt is empty: say what the agent is to do @ {path}")
+    return prompt
 
 
 def _text_in(value: JsonObject, name: str) -> str | None:

@@ -17,15 +17,16 @@ from arcp_trio import acp
 from arcp_trio.acp.queue import Handlers
 from arcp_trio.acp.spawning import speaking_with
 from arcp_trio.nurseries import tasks_beside
+from arcp_trio.proxies.acp.allowed import AllowedEdits
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.deciding import Requests
 from arcp_trio.proxies.acp.ends import end_of_agent, end_of_turn, late
-from arcp_trio.proxies.acp.fitting import MOST_NAME
 from arcp_trio.proxies.acp.input import Content
 from arcp_trio.proxies.acp.mapping import Item, Ready, UpdateEvents
 from arcp_trio.proxies.acp.outside import OutsideItems
 from arcp_trio.proxies.acp.workplace import Workplace
+from arcp_trio.runtime.job.fitting import MOST_NAME
 from arcp_trio.transport import stdio
 from arcp_trio.wire.errors import ArcpError, BudgetExhausted, clip
 from arcp_trio.wire.json import JsonObject, JsonValue, text_in
@@ -66,13 +67,15 @@ class AgentLife:
         self._limits = job.limits
         self._facts = {"job_id": job.id, "agent": job.agent}
         self._calls = Calls(job)
-        self._events = UpdateEvents(job, self._calls, conversation)
+        self._edits = AllowedEdits(job, place)
+        self._events = UpdateEvents(job, self._calls, self._edits, conversation)
         self._outside = OutsideItems(self._take, replays=conversation.continued)
         self._scope = trio.CancelScope(shield=True)
         self._minding = trio.CancelScope(shield=True)
         self._asked = "initialize"
         """The request that the agent has to answer for its turn to begin."""
         self._child: stdio.ChildProcess | None = None
+        self._logins: Sequence[JsonObject] = ()
         self._requests: Requests | None = None
         self._turn: acp.Turn | None = None
         self._turn_over = trio.Event()
@@ -184,7 +187,11 @@ class AgentLife:
         return speaking_with(child, self._command[0], handlers, bounds, self._log_error)
 
     async def _converse(self, agent: acp.Agent, prompt: Content, nursery: trio.Nursery) -> None:
-        self._requests = Requests(self._job, self._calls, nursery, self._place, self._limits)
+        self._edits.program = self._child
+        self._logins = agent.auth_methods
+        self._requests = Requests(
+            self._job, self._calls, nursery, self._place, self._edits, self._limits
+        )
         continued = self._conversation.continued
         self._asked = "session/resume or session/load" if continued else "session/new"
         session = await self._conversation.open(agent, self._place.cwd, self._mcp_servers)
@@ -202,6 +209,7 @@ class AgentLife:
                 with suppress(ArcpError):  # the job may have ended
                     await self._events.flush()
                 await self._requests.close()
+                await self._edits.close()
         await self._finish(self._turn)
 
     async def _tell_session(self, agent: acp.Agent) -> None:
@@ -235,6 +243,9 @@ class AgentLife:
         if self._settle_seconds and not self._stopping.is_set():
             await self._outside.tell_late(self._settle_seconds)
             await self._events.flush()
+        if not self._stopping.is_set():
+            for words in self._edits.problems:
+                await self._job.log(words, "warn")
         if self._failure is None and not self._stopping.is_set():
             assert turn.stop_reason is not None, "a turn without one raises its failure"
             self._failure = end_of_turn(self._job.agent, turn.stop_reason)
@@ -245,7 +256,7 @@ class AgentLife:
         log.warning("agent's program failed", extra=self._facts | {"why": str(failure)})
         if isinstance(failure, acp.TimedOut):
             return late(self._job.agent, self._asked)
-        return end_of_agent(self._job.agent, failure)
+        return end_of_agent(self._job.agent, failure, self._logins)
 
     def _log_error(self, line: str) -> None:
         before, self._logged = self._logged, self._logged + len(line)

@@ -8,12 +8,13 @@ from typing import Final, TypeAlias
 
 from arcp_trio import acp
 from arcp_trio.authority.budget import without_noise
+from arcp_trio.proxies.acp.allowed import AllowedEdits
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.conversation import AgentConversation
-from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted_text, room
 from arcp_trio.proxies.acp.result import SpokenResult, pieces
 from arcp_trio.proxies.acp.tool_calls import AgentToolCalls
 from arcp_trio.runtime.job.context import JobContext
+from arcp_trio.runtime.job.fitting import MOST_NAME, fitted_text, room
 from arcp_trio.wire.errors import InternalError, clip
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.json import JsonObject, is_list, object_in, text_in
@@ -41,12 +42,14 @@ Ready: TypeAlias = Callable[[], Item | None]
 class UpdateEvents:
     """Tells the updates of one job's agent."""
 
-    def __init__(self, job: JobContext, calls: Calls, conversation: AgentConversation) -> None:
+    def __init__(
+        self, job: JobContext, calls: Calls, edits: AllowedEdits, conversation: AgentConversation
+    ) -> None:
         self.result: Final = SpokenResult(job)
         self._job = job
         self._thoughts: Final = job.stream_thought()
         self._room: Final = room(job.limits)
-        self._tool_calls: Final = AgentToolCalls(job, calls)
+        self._tool_calls: Final = AgentToolCalls(job, calls, edits)
         self._conversation: Final = conversation
         self._passed_over: set[str] = set()
 

@@ -13,7 +13,8 @@ from typing import Final
 import attrs
 
 from arcp_trio.wire.errors import PermissionDenied
-from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object, object_in
+from arcp_trio.wire.json import JsonObject, JsonValue, dumps, is_list, is_object, object_in
+from arcp_trio.wire.questions import own_tool
 
 MOST_NAMED: Final = 256
 """Paths or URLs of one request, at most; one that names more is refused."""
@@ -86,11 +87,20 @@ class Need:
 
 
 def tool_of(call: JsonObject) -> str:
-    """Return the name under which the lease knows the tool of a call."""
+    """Return the name under which the lease knows the tool of a call, and clients are told of it.
+
+    A name under which the runtime tells what it does itself gets a prefix.
+    """
     name, kind = call.get("name"), call.get("kind")
     if isinstance(name, str) and name:
-        return name
+        return f"agent/{name}" if name.startswith("terminal/") else own_tool(name)
     return f"acp/{kind}" if isinstance(kind, str) and kind in KINDS else "acp/other"
+
+
+def title_of(call: JsonObject) -> str | None:
+    """Return the title of a call; anything but a text, as JSON."""
+    title = call.get("title")
+    return title if title is None or isinstance(title, str) else dumps(title).decode()
 
 
 def needed_for_call(call: JsonObject, cwd: str) -> Need:
@@ -145,7 +155,20 @@ def words_of(command: str, args: Sequence[str]) -> Sequence[str]:
     """Return the program and the arguments that are to be run for a command with arguments."""
     if not needs_shell(command):
         return (command, *args)
-    return ("/bin/sh", "-c", f"{command} {shlex.join(args)}" if args else command)
+    return ("/bin/sh", "-c", line_of(command, args))
+
+
+def line_of(command: str, args: Sequence[str]) -> str:
+    """Return a command with arguments as one line for a shell."""
+    return f"{command} {shlex.join(args)}" if args else command
+
+
+def command_in(call: JsonObject) -> str | None:
+    """Return the command line that a tool call names, if it names one."""
+    command = object_in(call.get("rawInput")).get("command")
+    if is_list(command):
+        return shlex.join(each for each in command if isinstance(each, str)) or None
+    return command if isinstance(command, str) else None
 
 
 def _distinct(named: Iterable[str]) -> Sequence[str]:
@@ -174,6 +197,13 @@ def paths_beside(call: JsonObject) -> Iterator[str]:
     for content in _objects(call.get("content")):
         if content.get("type") == "diff":
             yield from _texts_under(content.get("path"))
+
+
+def texts_beside(call: JsonObject) -> Iterator[str]:
+    """Yield the texts that a call shows beside its input, such as a plan that is to be approved."""
+    for content in _objects(call.get("content")):
+        if content.get("type") == "content":
+            yield from _texts_under(object_in(content.get("content")).get("text"))
 
 
 def _absolute_paths(value: JsonValue) -> Iterator[str]:

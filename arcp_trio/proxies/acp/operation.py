@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 import attrs
 
+from arcp_trio.proxies.acp.edits import Edit
 from arcp_trio.proxies.acp.named import Need
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonValue
+
+WRITE: Final = "fs.write"
 
 
 @attrs.frozen
@@ -32,6 +36,12 @@ class Operation:
 
     args: JsonObject
     """What is told of it."""
+    shown: JsonObject
+    """What else people see who decide on it: the folder, and the command."""
+    edits: Sequence[Edit] = ()
+    """What they see of what is to be written."""
+    is_edit: bool = False
+    """Whether files are to be written whose content may not be known."""
     needs: Sequence[Need]
     perform: Callable[[Clearance], Awaitable[None]]
     """Does it, tells its result, and answers the agent."""
@@ -39,3 +49,8 @@ class Operation:
     """Whether it takes no time, and so is done before anything else that the agent tells."""
     obstacle: ArcpError | None = None
     """Why it is refused even if it is allowed."""
+
+    @property
+    def written(self) -> list[str]:
+        """The paths that it would write."""
+        return [path for need in self.needs if need.capability == WRITE for path in need.targets]

@@ -8,10 +8,11 @@ from typing import Final
 import attrs
 
 from arcp_trio import acp
+from arcp_trio.proxies.acp.allowed import AllowedEdits
 from arcp_trio.proxies.acp.calls import Calls
-from arcp_trio.proxies.acp.fitting import MOST_NAME, Fitted, fitted, room
-from arcp_trio.proxies.acp.named import tool_of
+from arcp_trio.proxies.acp.named import paths_beside, title_of, tool_of
 from arcp_trio.runtime.job.context import JobContext
+from arcp_trio.runtime.job.fitting import MOST_NAME, Fitted, fitted, room
 from arcp_trio.wire.errors import InternalError, JobCancelled
 from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object, text_in
 
@@ -33,10 +34,16 @@ class _OpenToolCall:
     """What is known of a call that has not ended."""
 
     call_id: str
+    named: str
+    """The agent's own id for it."""
     fields: dict[str, Fitted] = attrs.field(factory=dict[str, Fitted])
 
     def size(self) -> int:
         return sum(each.size for each in self.fields.values())
+
+    @property
+    def known(self) -> JsonObject:
+        return {name: each.value for name, each in self.fields.items()}
 
     def text(self, name: str) -> str | None:
         found = self.fields.get(name)
@@ -46,9 +53,10 @@ class _OpenToolCall:
 class AgentToolCalls:
     """The tool calls that an agent tells of."""
 
-    def __init__(self, job: JobContext, calls: Calls) -> None:
+    def __init__(self, job: JobContext, calls: Calls, edits: AllowedEdits) -> None:
         self._job = job
         self._calls = calls
+        self._edits = edits
         self._room: Final = room(job.limits)
         self._open: dict[str, _OpenToolCall] = {}
         self._kept = 0
@@ -71,25 +79,25 @@ class AgentToolCalls:
                 return True  # the call has ended
             if len(self._known) >= MOST_CALLS:
                 return False
-            await self._begin(call_id, update.raw)
+            await self._begin(call_id, update.id, update.raw)
         else:
             await self._change(call, update.raw)
         return True
 
-    async def _begin(self, call_id: str, raw: JsonObject) -> None:
+    async def _begin(self, call_id: str, named: str, raw: JsonObject) -> None:
         if len(self._open) >= MOST_OPEN:
             await self._give_up(next(iter(self._open.values())))
         self._known.add(_digest(call_id))
-        call = self._open[call_id] = _OpenToolCall(call_id)
+        call = self._open[call_id] = _OpenToolCall(call_id, named)
         self._keep(call, raw)
-        args = raw.get("rawInput") or {"title": (text_in(raw.get("title")) or "")[:MOST_NAME]}
+        args = raw.get("rawInput") or {"title": (title_of(raw) or "")[:MOST_NAME]}
         await self._calls.begin(tool_of(raw), args, call_id)
         await self._end_if_over(call)
 
     async def _change(self, call: _OpenToolCall, raw: JsonObject) -> None:
         changed = self._keep(call, raw)
         if not await self._end_if_over(call) and changed:
-            title, status = call.text("title"), call.text("status")
+            title, status = title_of(call.known), call.text("status")
             body: JsonObject = {"phase": "tool", "call_id": call.call_id}
             body |= {"message": title[:MOST_NAME]} if title else {}
             body |= {"status": status[:MOST_NAME]} if status else {}
@@ -121,11 +129,14 @@ class AgentToolCalls:
         nothing = Fitted(None, 0, truncated=False)
         content = call.fields.get("content", nothing)
         output = call.fields.get("rawOutput", content)
+        failure = None
         if status == "completed":
             await self._calls.end(call.call_id, output.value, truncated=output.truncated)
         else:
-            words = _words(content.value) or _words(output.value) or "the tool call has failed"
-            await self._calls.fail(call.call_id, InternalError(words[: 10 * MOST_NAME]))
+            failure = _words(content.value) or _words(output.value) or "the tool call has failed"
+            await self._calls.fail(call.call_id, InternalError(failure[: 10 * MOST_NAME]))
+        paths = paths_beside(call.known)
+        await self._edits.ended(call.named, call.text("kind"), paths, failure)
         return True
 
     async def _give_up(self, call: _OpenToolCall) -> None:

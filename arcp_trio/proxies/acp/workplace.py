@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -16,13 +15,19 @@ import trio
 from arcp_trio.acp.spawning import own_environment
 from arcp_trio.authority.patterns import URLS, Pattern
 from arcp_trio.authority.sites import at_and_below
-from arcp_trio.proxies.acp.folders import temporary_folder
+from arcp_trio.proxies.acp.homes import Homes
 from arcp_trio.runtime.job.context import JobContext, authority_behind, reserved_behind
+from arcp_trio.runtime.job.fitting import MOST_NAME
+from arcp_trio.runtime.limits import Limits
 from arcp_trio.sandbox.containment import Containment
 from arcp_trio.sandbox.network.network import Network
 from arcp_trio.sandbox.network.reach import Reach
+from arcp_trio.sandbox.plan import Mount, is_writable
 from arcp_trio.transport.starting import Start
-from arcp_trio.wire.errors import PermissionDenied
+from arcp_trio.wire.errors import ArcpError, PermissionDenied, clip
+
+MOST_REFUSED: Final = 100
+"""URLs of which a job tells that its sandbox has refused them, each once."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,6 +40,12 @@ class Workplace:
     """Starts them, in a sandbox if they are contained."""
     network: Network | None
     """What the contained ones reach."""
+    mounts: Sequence[Mount] = ()
+    """What the contained ones see."""
+
+    def writes(self, path: str) -> bool:
+        """Return whether programs that are started here can write a path by themselves."""
+        return not self.contained or is_writable(path, self.mounts)
 
     @property
     def contained(self) -> bool:
@@ -70,7 +81,7 @@ class Workplaces:
         """
         self._containment: Final = containment
         self._added: Final = added
-        self._data = data
+        self._homes: Final = Homes(data)
         self._home: Final = home
         self._net: Final = net
 
@@ -79,8 +90,9 @@ class Workplaces:
         """Whether what is started in them is contained."""
         return self._containment.reason is None
 
-    async def of(self, job: JobContext, cwd: str, *, own_folder: bool) -> Workplace:
-        """Return the workplace of a job.
+    @asynccontextmanager
+    async def of(self, job: JobContext, cwd: str, *, own_folder: bool) -> AsyncGenerator[Workplace]:
+        """Provide the workplace of a job for the block.
 
         Args:
             job: the job.
@@ -90,15 +102,25 @@ class Workplaces:
         Raises:
             OSError: the job's home cannot be made.
         """
+        if self.contained and self._home is None:
+            async with self._homes.using(job.agent, job.principal) as home:
+                yield await self._with_home(job, cwd, home, own_folder=own_folder)
+        else:
+            yield await self._with_home(job, cwd, self._home, own_folder=own_folder)
+
+    async def sweep(self, limits: Limits) -> None:
+        """Remove the homes that nobody has used for long."""
+        await self._homes.sweep(limits.agent_home_seconds)
+
+    async def _with_home(
+        self, job: JobContext, cwd: str, home: str | None, *, own_folder: bool
+    ) -> Workplace:
         own = [cwd] if own_folder else []
         environment = own_environment()
-        home = self._home
         if self.contained:
             # A link on the way to the folder is not in the sandbox.
             cwd = await trio.to_thread.run_sync(os.path.realpath, cwd)
-            if home is None:
-                data = self._homes()
-                home = await trio.to_thread.run_sync(_make_home, data, job.agent, job.principal)
+            assert home is not None, "a contained program has one"
             own = [*map(os.path.realpath, own), home]
         if home is not None:
             environment["HOME"] = home
@@ -116,6 +138,7 @@ class Workplaces:
             environment={**environment, **self._added},
             start=self._containment.starter(authority.lease, reserved, own, network),
             network=network,
+            mounts=self._containment.mounts(authority.lease, reserved, own),
         )
 
     def _reach(self, job: JobContext) -> Reach:
@@ -123,24 +146,25 @@ class Workplaces:
             endpoints = [each.endpoint for each in job.credentials]
             return [*self._net, *(pattern for url in endpoints for pattern in at_and_below(url))]
 
+        told: set[str] = set()
+
+        async def refused(url: str, why: str) -> None:
+            scheme, _, rest = url.partition("?")[0].partition("://")
+            shown = f"{scheme}://{rest.rpartition('@')[2]}"  # and no secrets in it
+            if shown not in told and len(told) < MOST_REFUSED:
+                told.add(shown)
+                reason = f": {clip(why)}" if shown == url else ""  # which repeats the URL
+                with suppress(ArcpError):  # the job is over
+                    words = f"the sandbox has refused {clip(shown, MOST_NAME)}{reason}"
+                    await job.log(words, "warn")
+
         return Reach(
             lease=authority_behind(job).lease,
             authorize=partial(job.authorize, URLS),
             added=added,
             approved=partial(job.approved, URLS),
+            refused=refused,
         )
-
-    def _homes(self) -> Path:
-        if self._data is None:
-            self._data = temporary_folder(self, "homes")
-        return self._data
-
-
-def _make_home(data: Path, agent: str, principal: str) -> str:
-    name = sha256(principal.encode()).hexdigest()[:32]
-    home = data.resolve() / agent / name
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return str(home)
 
 
 def _authorize(job: JobContext, folder: str) -> None:

@@ -17,6 +17,7 @@ import trio
 from arcp_trio.authority.approvals import Approval
 from arcp_trio.authority.targets import forms
 from arcp_trio.runtime.job.events import add_event
+from arcp_trio.runtime.job.fitting import fitted
 from arcp_trio.runtime.job.questions import ANSWER_PATH, OpenQuestion, deadline_of
 from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
 from arcp_trio.runtime.job.tools import OpenCall
@@ -24,7 +25,7 @@ from arcp_trio.wire.errors import ApprovalNeeded, InvalidRequest, PermissionDeni
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, JsonObject, dumps, loads, object_in
 from arcp_trio.wire.payloads import read, to_json
-from arcp_trio.wire.questions import ALLOW, APPROVAL, APPROVED, DENY, QuestionBody
+from arcp_trio.wire.questions import ALLOW, APPROVAL, APPROVED, DENY, QuestionBody, Shown
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -37,6 +38,14 @@ _MOST_TARGET: Final = 1_000
 """Characters of a target, at most: nobody reads a longer one to its end."""
 _NOBODY: Final = "timeout"
 """The name that stands for nobody: there was no decision in time."""
+MOST_ARGS_BYTES: Final = 32 * 1024
+"""How much a question shows of the arguments of its call."""
+_HOWEVER: Final = {
+    "fs.write": ", with any content",
+    "net.fetch": ", also by what the agent does by itself",
+    "tool.call": ", with any arguments",
+}
+"""What the scope `job` leaves open, by capability."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -69,6 +78,8 @@ class OpenApproval(OpenQuestion):
         )
         if "decision" in state:
             approval._take(state)
+            if not state["alone"]:
+                approval._note_for_result()
         return approval
 
     def announce(self) -> None:
@@ -95,6 +106,7 @@ class OpenApproval(OpenQuestion):
         self._remember(decided)
         self._take(decided)
         assert self.approval is not None
+        self._note_for_result()
         if self.call is not None:
             self.call.finish(self.approval.told(), to_remember=True)
         elif self.is_told and self.approval.allowed:
@@ -178,7 +190,14 @@ class OpenApproval(OpenQuestion):
         if self.job.outcome is None:
             self._remember(None)
 
+    def _note_for_result(self) -> None:
+        """Have the result of the call say what was decided, in a field that no agent can set."""
+        approval, late = self.approval, {"decision": DENY, "by": _NOBODY}
+        told: JsonObject = {**(late if approval is None else approval.told())}
+        self.job.questions.decided[self.body.question_id] = told
+
     def _time_out(self) -> None:
+        self._note_for_result()
         if self.call is not None:
             self.call.fail(self._unanswered())
         if self.job.outcome is None:
@@ -198,6 +217,7 @@ def ask_approval(
     args: JsonLike,
     capability: str,
     targets: Sequence[str],
+    shown: Mapping[str, JsonLike] | None = None,
     *,
     key: str | None = None,
     call: OpenCall | None = None,
@@ -226,23 +246,28 @@ def ask_approval(
             f"{capability} needs the approval of a person, and the client that submitted the job"
             " cannot ask anybody: it has not negotiated x-vendor.arcp-trio.questions"
         )
-    shown = [forms(capability, each)[0] for each in targets]
-    if any(len(each) > _MOST_TARGET for each in shown):
+    named = [forms(capability, each)[0] for each in targets]
+    if any(len(each) > _MOST_TARGET for each in named):
         raise PermissionDenied(
             f"{capability} needs the approval of a person, who can be shown no target of more than"
             f" {_MOST_TARGET:,} characters"
         )
     seconds = job.core.limits.approval_seconds
+    cut = fitted(loads(dumps(args)), MOST_ARGS_BYTES)
+    truncated = cut.truncated or object_in(cut.value).get("truncated") is True
     body = QuestionBody(
         question_id=call_id,
-        prompt=_prompt(capability, shown),
+        prompt=_prompt(capability, named),
         options=[ALLOW, DENY],
         expires_at=rfc3339(job.core.clock.now() + seconds),
         kind=APPROVAL,
         capability=capability,
-        targets=shown,
+        targets=named,
         tool=tool,
-        args=loads(dumps(args)),
+        args=cut.value,
+        shown=None if shown is None else read(Shown, object_in(loads(dumps(shown))), root="shown"),
+        for_job=f"{capability} of {', '.join(named)}{_HOWEVER.get(capability, '')}",
+        truncated=truncated or None,
     )
     before = None if key is None else _asked_before(job, key, body)
     if before is not None:

@@ -42,7 +42,13 @@ class JobContext(AwaitableContext):
 
     @awaited
     async def ask_approval(
-        self, call_id: str, tool: str, args: Json, capability: str, targets: Sequence[str]
+        self,
+        call_id: str,
+        tool: str,
+        args: Json,
+        capability: str,
+        targets: Sequence[str],
+        shown: Mapping[str, Json] | None = None,
     ) -> None:
         """Ask people for leave to do what the lease allows on that condition; see `decision`.
 
@@ -52,13 +58,15 @@ class JobContext(AwaitableContext):
             args: its arguments, for people to read.
             capability: what is asked for, such as `fs.write`.
             targets: what it is asked for; `x-vendor.arcp-trio.ask.…` allows each.
+            shown: what else people see: `cwd`, the folder; `command`, the line that would run; and
+                `changes`, a list of `path`, `diff` and `note`, which says what the diff leaves out.
 
         Raises:
             PermissionDenied: the lease does not allow it, whatever people say; or the client that
                 submitted the job knows no questions.
             InternalError: the job asks too much at once, or is ending.
         """
-        await self._link.do(Desk.ask_approval, call_id, tool, args, capability, targets)
+        await self._link.do(Desk.ask_approval, call_id, tool, args, capability, targets, shown)
 
     @awaited
     async def decision(self, call_id: str) -> Mapping[str, Json]:
@@ -154,6 +162,34 @@ def authority_behind(job: JobContext) -> Authority:
 def reserved_behind(job: JobContext) -> Reserved:
     """Return what no lease opens; for agents in the runtime's own loop."""
     return job._link.ask(Desk.reserved)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def cover_approval(job: JobContext, call_id: str, by: str) -> None:
+    """Have the approval of one call count for another, which does what was approved.
+
+    For agents in the runtime's own loop.
+    """
+    job._link.ask(Desk.cover, call_id, by)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+async def tell(job: JobContext, kind: str, body: Mapping[str, Json]) -> None:
+    """Emit an event that only the runtime may emit; for agents in the runtime's own loop."""
+    await job._link.do(Desk.tell, kind, body)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+@asynccontextmanager
+async def holding(job: JobContext, name: str) -> AsyncGenerator[str | None, None]:
+    """Hold a name among the nodes of a store, for the block; give the job that has it instead.
+
+    For agents in the runtime's own loop.
+    """
+    link = job._link  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    held_by = await link.do(Desk.hold, name)
+    try:
+        yield held_by
+    finally:
+        if held_by is None:
+            link.ask(Desk.release, name)
 
 
 @asynccontextmanager

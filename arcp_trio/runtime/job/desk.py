@@ -16,9 +16,9 @@ from arcp_trio.runtime.job.costs import refuse_if_exhausted
 from arcp_trio.runtime.job.delegation import delegate, result_of
 from arcp_trio.runtime.job.durable import steps
 from arcp_trio.runtime.job.durable.places import Telling
-from arcp_trio.runtime.job.events import emit
+from arcp_trio.runtime.job.events import add_event, emit, give_way, refuse_tool
 from arcp_trio.runtime.job.files import open_file
-from arcp_trio.runtime.job.notes import keep, kept
+from arcp_trio.runtime.job.notes import hold, keep, kept, release
 from arcp_trio.runtime.job.result_writer import Encoding, ResultWriter
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.errors import ApprovalNeeded
@@ -87,6 +87,14 @@ class Desk:
         decided = self.job.authority.approvals
         found = [each for each in decided if each.capability == capability and each.allowed]
         return [target for each in found for target in each.targets]
+
+    def cover(self, call_id: str, by: str) -> None:
+        """Have what people have decided on one call count for another one, too."""
+        self._approvals[call_id] = self._approvals[by]
+
+    def release(self, name: str) -> None:
+        """Hold a name no longer."""
+        release(self.job, name)
 
     def fail_call(self, call_id: str, error: BaseException) -> None:
         """End a tool call with an error."""
@@ -210,6 +218,11 @@ class Desk:
         how = telling if isinstance(telling, Telling) else Telling(telling)
         await emit(self.job, kind, body, how)
 
+    async def tell(self, kind: str, body: Mapping[str, JsonLike]) -> None:
+        """Emit an event of the runtime's own about the agent."""
+        add_event(self.job, kind, body)
+        await give_way(self.job)
+
     async def begin_call(
         self, call_id: str, tool: str, args: JsonLike, telling: int = Telling.ALWAYS
     ) -> bool:
@@ -218,6 +231,7 @@ class Desk:
         Returns:
             Whether people are asked, so that the call waits for their `decision`.
         """
+        refuse_tool(tool)
         call = OpenCall(self.job, call_id, Telling(telling))
         call.announce(tool, args)
         self._calls[call_id] = call
@@ -340,10 +354,16 @@ class Desk:
         return {"known": known, **done}
 
     async def ask_approval(
-        self, call_id: str, tool: str, args: JsonLike, capability: str, targets: Sequence[str]
+        self,
+        call_id: str,
+        tool: str,
+        args: JsonLike,
+        capability: str,
+        targets: Sequence[str],
+        shown: Mapping[str, JsonLike] | None = None,
     ) -> None:
         """Ask people for leave to do something."""
-        question = ask_approval(self.job, call_id, tool, args, capability, targets)
+        question = ask_approval(self.job, call_id, tool, args, capability, targets, shown)
         self._approvals[call_id] = question
 
     async def decision(self, call_id: str) -> JsonObject:
@@ -353,6 +373,10 @@ class Desk:
         except BaseException:
             del self._approvals[call_id]
             raise
+
+    async def hold(self, name: str) -> str | None:
+        """Hold a name, so that no job at another node does; return the job that has it."""
+        return await hold(self.job, name)
 
     async def over(self) -> None:
         """Wait until the job has ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -13,15 +14,14 @@ from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.limits import limit_hit, too_large
 from arcp_trio.wire import events
-from arcp_trio.wire.errors import ArcpError, JobCancelled
+from arcp_trio.wire.errors import ArcpError, JobCancelled, clip
 from arcp_trio.wire.event_bodies import ResultChunkBody
 from arcp_trio.wire.events import InvalidEvent
-from arcp_trio.wire.questions import QUESTION
+from arcp_trio.wire.questions import DECISION, QUESTION, RUNTIME_TOOLS
+from arcp_trio.wire.rules import VENDOR
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.wire.json import JsonLike
 
@@ -39,10 +39,21 @@ async def emit(
 
     Raises:
         BudgetExhausted: it is a cost beyond the budget; it was added.
-        InvalidEvent, ArcpError: it was not added.
+        InvalidEvent: it is wrong, or looks like one of the runtime's; nothing was added.
+        ArcpError: it was not added.
     """
-    if kind == QUESTION:
-        raise InvalidEvent(f"{kind}: job.ask emits it")
+    if f"{kind}".startswith(f"{VENDOR}."):
+        helps = "job.ask emits it" if kind == QUESTION else "only the runtime emits it"
+        raise InvalidEvent(f"{clip(kind)}: {helps}")
+    if not hasattr(body, "keys"):
+        raise InvalidEvent(f"{clip(kind)}: expected an object @ $")
+    for name in body:
+        if f"{name}".startswith(VENDOR):
+            raise InvalidEvent(f"{kind}: only the runtime sets {clip(name)} @ $")
+    if kind == "tool_call":
+        refuse_tool(body.get("tool"))
+    if kind == "tool_result" and job.questions.waits(body.get("call_id")):
+        raise InvalidEvent("tool_result: the call waits for the answer of a person @ $.call_id")
     if kind == "result_chunk" and job.memory.durable and telling is Telling.ALWAYS:
         raise InvalidEvent(f"{kind}: expected outside of steps, where stream_result works @ $")
     charged = add_event(job, kind, body, telling)
@@ -50,6 +61,12 @@ async def emit(
     await give_way(job)
     if error is not None:
         raise error
+
+
+def refuse_tool(tool: JsonLike) -> None:
+    """Refuse the name of a tool under which the runtime tells what it does."""
+    if isinstance(tool, str) and tool in RUNTIME_TOOLS:
+        raise InvalidEvent(f"tool_call: only the runtime tells of calls of {tool} @ $.tool")
 
 
 def add_event(
@@ -69,7 +86,7 @@ def add_event(
         InvalidEvent: the body is not what its kind wants; nothing was added.
         ArcpError: the event is too large, or the job has ended.
     """
-    body, payload = _as_told(job, kind, body)
+    body, payload = _as_told(job, kind, _with_decision(job, kind, body))
     if kind == "result_chunk" and not _take_chunk(job, body):
         return None
     if job.suspended and not to_remember:
@@ -90,10 +107,19 @@ def add_event(
     return charged
 
 
+def _with_decision(job: Job, kind: str, body: Mapping[str, JsonLike]) -> Mapping[str, JsonLike]:
+    """Return the result of a call with what people have decided on it; any other body as it is."""
+    if kind != "tool_result" or not job.questions.decided:
+        return body
+    told = job.questions.decided.get(f"{body.get('call_id')}")
+    return body if told is None else {**body, DECISION: told}
+
+
 def _note_call(job: Job, kind: str, call_id: JsonLike) -> None:
     assert isinstance(call_id, str), "the body was checked"
     if kind == "tool_result":
         job.open_calls.discard(call_id)
+        job.questions.decided.pop(call_id, None)
     elif len(job.open_calls) < MOST_OPEN_CALLS:
         job.open_calls.add(call_id)
 

@@ -13,6 +13,7 @@ from arcp_trio.store.errors import StoreError
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.agents import Agents
+    from arcp_trio.runtime.limits import Limits
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +27,8 @@ IsKept: TypeAlias = Callable[[str], Awaitable[bool]]
 class LeavesFiles(Protocol):
     """An agent's function that leaves files of its jobs."""
 
-    async def sweep(self, is_kept: IsKept) -> None:
-        """Remove the files of jobs that are no longer kept."""
+    async def sweep(self, is_kept: IsKept, limits: Limits) -> None:
+        """Remove the files of jobs that are no longer kept, and what is past a limit."""
         ...
 
 
@@ -42,7 +43,7 @@ async def sweep(core: Core, agents: Agents) -> None:
         for function in functions:
             if isinstance(function, LeavesFiles):
                 try:
-                    await function.sweep(is_kept)
+                    await function.sweep(is_kept, core.limits)
                 except (OSError, StoreError) as error:
                     log.warning("files of jobs not removed", extra={"error": str(error)})
         await trio.sleep(SWEEP_SECONDS)

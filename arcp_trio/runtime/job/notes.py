@@ -1,14 +1,17 @@
-"""Notes: what a job keeps for later jobs of its principal."""
+"""Notes: what a job keeps for later jobs of its principal; and names that one of them holds."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from arcp_trio.runtime.job.refusing import refuse_if_ended, refuse_if_suspended
 from arcp_trio.store.memos import NOTE_KEY
+from arcp_trio.store.shared_writes import ClaimKey, DropClaim
 from arcp_trio.wire.json import MAX_DEPTH, JsonLike, JsonValue, dumps, loads
+from arcp_trio.wire.rules import VENDOR
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
@@ -54,3 +57,31 @@ async def kept(job: Job, job_id: str) -> JsonValue:
         return None
     memo = await reads.memo(job_id, NOTE_KEY)
     return None if memo is None else loads(memo.value)
+
+
+async def hold(job: Job, name: str) -> str | None:
+    """Hold a name for a job, so that no job at another node does; return the one that has it.
+
+    The hold ends with `release`, or with this node. Without other nodes, nothing is held.
+    """
+    shared = job.core.store.shared
+    if shared is None:
+        return None
+    key = _key_of(name)
+    claim = ClaimKey(job.principal, key, b"", job.id, math.inf)
+    claimed = job.core.store.put(claim)
+    await claimed.committed()
+    if job.id not in claimed.refused:
+        return None
+    return await shared.claimant(job.principal, key) or "a job that has just ended"
+
+
+def release(job: Job, name: str) -> None:
+    """Hold a name no longer."""
+    if job.core.store.shared is not None:
+        job.core.store.put(DropClaim(job.principal, _key_of(name), job.id))
+
+
+def _key_of(name: str) -> str:
+    """Return the key that stands for a name among those of jobs."""
+    return f"{VENDOR} {name}"

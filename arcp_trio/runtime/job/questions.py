@@ -18,7 +18,7 @@ from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.shared_writes import KeepQuestions
 from arcp_trio.wire.errors import InternalError
-from arcp_trio.wire.json import dumps
+from arcp_trio.wire.json import JsonLike, JsonObject, dumps
 from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.questions import QUESTION, QuestionBody
 from arcp_trio.wire.timestamps import parse_rfc3339
@@ -84,6 +84,12 @@ class Questions:
 
     def __init__(self) -> None:
         self._open: dict[str, OpenQuestion] = {}
+        self.decided: dict[str, JsonObject] = {}
+        """What people have decided on calls that have no result yet."""
+
+    def waits(self, call_id: JsonLike) -> bool:
+        """Return whether a tool call waits for the answer to a question."""
+        return isinstance(call_id, str) and call_id in self._open
 
     def ask(self, question: OpenQuestion) -> None:
         """Ask: from here on the question can be answered.

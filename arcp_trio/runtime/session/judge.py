@@ -151,7 +151,7 @@ class Judge:
         await self._notice_theft(submission.session)
         with trio.move_on_at(patience_ends):
             while not submission.session.elsewhere:
-                claimed = shared is None or await shared.is_claimed(*claim.owner)
+                claimed = shared is None or await shared.claimant(*claim.owner) is not None
                 known = await self._look_up(submission, claim)
                 if known is not None:
                     return known

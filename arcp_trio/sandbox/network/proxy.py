@@ -200,6 +200,8 @@ class Proxy:
             host, port = host_and_port(url)
             server = await connect(host, port)
         except Refused as error:
+            if self._reach.refused is not None:
+                await self._reach.refused(url, str(error))
             raise Failed(403, f"arcp-trio: {error}") from None
         except trio.TooSlowError:
             raise Failed(504, f"{url} does not answer in time") from None

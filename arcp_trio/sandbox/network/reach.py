@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import attrs
@@ -42,6 +42,8 @@ class Reach:
     """Returns what the operator lets them reach beside that, and the job's credentials."""
     approved: Callable[[], Sequence[str]] = tuple
     """Returns the URLs that people have allowed for as long as the job runs."""
+    refused: Callable[[str, str], Awaitable[None]] | None = None
+    """Told of each URL that is refused to a program, and why."""
 
     @property
     def anything(self) -> bool:

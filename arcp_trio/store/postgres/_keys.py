@@ -1,4 +1,4 @@
-"""Claims on idempotency keys: other nodes leave a claimed key alone."""
+"""Claims on idempotency keys and other names: other nodes leave a claimed one alone."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ DROP_CLAIM: Final = """
         AND accepted IS NULL AND node = %(me)s"""
 
 
-def is_claimed(db: Database, principal: str, key: str) -> bool:
-    """Read whether a key is claimed, and stands for no job yet."""
+def claimant(db: Database, principal: str, key: str) -> str | None:
+    """Read for which job a key is claimed that stands for none yet."""
     found = db.execute(
-        "SELECT FROM key WHERE principal = %s AND key = %s AND accepted IS NULL", (principal, key)
-    )
-    return found.fetchone() is not None
+        "SELECT job_id FROM key WHERE principal = %s AND key = %s AND accepted IS NULL",
+        (principal, key),
+    ).fetchone()
+    return None if found is None else str(found[0])

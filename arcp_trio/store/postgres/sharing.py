@@ -103,8 +103,8 @@ class PostgresShared(PostgresNodes, Shared):
 
     # -- what principals have
 
-    async def is_claimed(self, principal: str, key: str) -> bool:
-        return await self._reader.read(_keys.is_claimed, principal, key)
+    async def claimant(self, principal: str, key: str) -> str | None:
+        return await self._reader.read(_keys.claimant, principal, key)
 
     async def held_elsewhere(self) -> Mapping[str, Holding]:
         return await self._reader.read(_holdings.held_elsewhere, self.node)

@@ -465,6 +465,7 @@ def answered(method: str, params: Frame) -> Any:
                 "protocolVersion": OPTIONS.get("version", 1),
                 "agentInfo": OPTIONS.get("info", {"name": "scripted", "version": "1"}),
                 "agentCapabilities": OPTIONS.get("capabilities", {}),
+                "authMethods": OPTIONS.get("logins", []),
             }
         case "session/new":
             return begun()

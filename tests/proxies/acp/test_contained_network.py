@@ -167,3 +167,18 @@ async def test_nothing_stays_behind(site: Web) -> None:
             counts.append(descriptors())
         assert counts[-1] <= counts[0]
         assert not has_children()
+
+
+async def test_a_client_is_told_what_was_refused(site: Web) -> None:
+    """Once for each URL, without what may be a secret in it: an agent only says that it failed."""
+    lease = {"net.fetch": [f"{site.site}/ok/**"]}
+    secret = f"{site.site}/secret?key=k"
+    steps: list[list[Any]] = [["fetch", secret], ["fetch", secret]]
+    steps.append(["dial", PROXY, "CONNECT u:p@example.org:443 HTTP/1.1\r\nHost: x\r\n\r\n"])
+    async with connected(sandbox="require") as client:
+        handle = await begin(client, *steps, lease=lease)
+        logs = [event.body async for event in handle.events() if event.kind == "log"]
+    assert [(each["level"], each["message"]) for each in logs] == [
+        ("warn", f"the sandbox has refused {site.site}/secret"),
+        ("warn", "the sandbox has refused https://example.org:443"),
+    ]

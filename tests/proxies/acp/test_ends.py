@@ -59,6 +59,10 @@ LOGGED = "the runtime's log has what it said"
 AGENTS = {
     "old": command(version=2),
     "login": command(errors={"session/new": {"code": -32000, "message": "log in"}}),
+    "logins": command(
+        errors={"session/new": {"code": -32000, "message": "log in"}},
+        logins=[{"id": "chat", "name": "Log in with Chat"}, {"id": "api-key", "name": 5}, {}],
+    ),
     "wrong": command(errors={"session/new": {"code": -32602, "message": "bad cwd"}}),
     "dead": command(first=[["exit", 3]]),
     "killed": command(first=[["signal", signal.SIGSEGV]]),
@@ -76,6 +80,7 @@ AGENTS = {
     [
         ("old", "AGENT_NOT_AVAILABLE", "speaks another version of ACP"),
         ("login", "AGENT_NOT_AVAILABLE", "wants a login"),
+        ("logins", "AGENT_NOT_AVAILABLE", "a login; it offers: Log in with Chat, api-key"),
         ("wrong", "INTERNAL_ERROR", "answered with an error: bad cwd"),
         ("dead", "INTERNAL_ERROR", f": its process ended with exit status 3; {LOGGED}"),
         ("killed", "INTERNAL_ERROR", f": its process ended by SIGSEGV; {LOGGED}"),

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Awaitable, Callable
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,6 +51,96 @@ async def test_a_folder_goes_with_the_last_job(tmp_path: Path) -> None:
     await folders.sweep(kept())
     assert names(tmp_path / "of" / "conversations") == []
     assert names(tmp_path) == ["of"], "links are not followed"
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Return a folder that everybody can reach and change."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
+def as_nobody(work: Callable[[], None]) -> None:
+    """Do something in a process without the rights of root, for which no mode is an obstacle."""
+    pid = os.fork()
+    if not pid:
+        try:
+            if os.getuid() == 0:
+                os.setgroups([])
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+            work()
+        except BaseException:  # noqa: BLE001 - a process of its own
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def nested(folder: Path, depth: int) -> None:
+    """Make folders in each other, with a file and a link out in the innermost."""
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=at)
+        inner = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    os.close(os.open("file", os.O_CREAT, dir_fd=at))
+    os.symlink("/etc", "link", dir_fd=at)
+    os.close(at)
+
+
+def test_folders_that_are_hard_to_remove(open_folder: Path) -> None:
+    """However deep they are, and whatever their modes: they go, and so do those of others."""
+
+    async def sweep() -> None:
+        folders = Folders(open_folder / "conversations")
+        for each in ("job_1", "job_2", "job_3", "job_4"):
+            await folders.join(each, each)
+            (Path(await folders.to_work_in(each)) / "in" / "side").mkdir(parents=True)
+        data = open_folder / "conversations"
+        nested(data / "job_1" / "files", sys.getrecursionlimit() + 100)
+        (data / "job_2" / "files" / "in" / "side").chmod(0)
+        (data / "job_2" / "files" / "in").chmod(0)
+        (data / "job_3").chmod(0)
+        (data / "gone" / "files" / "x").mkdir(parents=True)  # its removal was cut off
+        os.utime(data / "gone", (0, 0))
+        await folders.sweep(kept("job_4"))
+        assert names(data) == ["job_4"]
+
+    as_nobody(partial(trio.run, sweep))
+
+
+def test_one_that_cannot_be_removed_holds_up_no_other(
+    open_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What stays is named in the log, and is found again."""
+
+    async def sweep() -> None:
+        folders = Folders(open_folder)
+        for each in ("job_1", "job_2", "job_3"):
+            await folders.join(each, each)
+        others = Path(await folders.to_work_in("job_2")) / "others"
+        (others / "file").mkdir(parents=True)
+        refused = partial(refusing, others.name)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "rmdir", refused)
+            await folders.sweep(kept())
+        assert names(open_folder) == ["job_2"]
+        assert names(open_folder / "job_2") == ["files", "jobs"]
+        await folders.sweep(kept())
+        assert names(open_folder) == []
+
+    rmdir = os.rmdir
+
+    def refusing(refused: str, name: str, **place: int) -> None:
+        if name == refused:
+            raise PermissionError(1, "not permitted", name)
+        rmdir(name, **place)
+
+    trio.run(sweep)
+    assert [each.message for each in caplog.records] == ["folder of a conversation not removed"]
 
 
 async def test_a_job_that_joins_during_a_sweep(tmp_path: Path) -> None:

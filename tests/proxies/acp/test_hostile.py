@@ -52,7 +52,7 @@ async def test_a_line_of_100_mb() -> None:
         ticks: list[list[Any]] = [["say", "tick "], ["sleep", 0.05]]
         other = await begin(client, *ticks * 20)
         handle = await begin(client, ["garbage", 100, 1_000_000, ""])
-        with pytest.raises(JobFailed, match="what its process writes is not ACP"):
+        with pytest.raises(JobFailed, match="writes has more than 33,554,432 bytes"):
             await handle.result()
         assert await other.result() == "tick " * 20
         assert await trio.to_thread.run_sync(resident) - before < 96 * MIB

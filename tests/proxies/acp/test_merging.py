@@ -12,9 +12,12 @@ from trio.testing import MockClock
 
 from arcp_trio import JobContext, acp
 from arcp_trio.acp.updates import update_of
+from arcp_trio.proxies.acp.allowed import AllowedEdits
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.mapping import Item, UpdateEvents
+from arcp_trio.proxies.acp.workplace import Workplace
+from arcp_trio.sandbox.containment import start_uncontained
 from arcp_trio.testing import open_peer
 from arcp_trio.wire.json import Json
 from tests.jobs.acting import end_of, said
@@ -67,7 +70,9 @@ def test_words_keep_their_order(items: list[tuple[tuple[str, str], bool]]) -> No
     """
 
     async def act(job: JobContext) -> Json:
-        events = UpdateEvents(job, Calls(job), AgentConversation(job, job.id, "/", own_folder=True))
+        place = Workplace(cwd="/", environment={}, start=start_uncontained, network=None)
+        conversation = AgentConversation(job, job.id, "/", own_folder=True)
+        events = UpdateEvents(job, Calls(job), AllowedEdits(job, place), conversation)
         left = [(update(*what), waiting) for what, waiting in items]
 
         def ready() -> Item | None:

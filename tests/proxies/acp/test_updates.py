@@ -96,6 +96,17 @@ ROWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, Any]]]] = {
             ("tool_result", {"call_id": "c1", "result": None}),
         ],
     ),
+    "a title that is no text": (
+        [call(kind="read", title={"a": [1]}), change(title=5, status="in_progress")],
+        [
+            ("tool_call", {"tool": "acp/read", "call_id": "c1", "args": {"title": '{"a":[1]}'}}),
+            (
+                "status",
+                {"phase": "tool", "call_id": "c1", "message": "5", "status": "in_progress"},
+            ),
+            ("tool_result", {"call_id": "c1", "error": CANCELLED}),
+        ],
+    ),
     "a call of an odd kind": (
         [call(kind="../x", status="completed")],
         [
@@ -185,8 +196,10 @@ ROWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, Any]]]] = {
 
 @pytest.mark.parametrize("row", ROWS)
 async def test_each_kind_has_its_event(row: str) -> None:
-    """An update becomes the events that the mapping says, and no other."""
-    sent, expected = ROWS[row]
+    """An update becomes the events that the mapping says; calls say whose they are."""
+    sent, rows = ROWS[row]
+    own = {"x-vendor.arcp-trio.from": "agent"}
+    expected = [(kind, body | own if kind == "tool_call" else body) for kind, body in rows]
     async with connected() as client:
         handle = await begin(client, ["updates", *sent])
         assert await handle.result() == ""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from arcp_trio.runtime.job.durable.memory import done_value
+from arcp_trio.runtime.job.events import refuse_tool
 from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.errors import ArcpError
@@ -104,6 +105,7 @@ async def begin_call(
     Returns:
         What an earlier run has left, with the call's id; and the call, unless it was finished.
     """
+    refuse_tool(tool)
     state = await begin(job, key, CALL) or {}
     if "done" in state:
         return state, None

@@ -1,0 +1,314 @@
+"""Edits of files that an agent was allowed, and what has become of them.
+
+An agent asks for permission, and then writes: through the runtime, by itself, or both. One decision
+covers all of that. What is written through the runtime has to be what the person was shown. What
+the agent writes by itself the runtime cannot see: it lets the sandbox write that file, until the
+tool call ends. An edit that was not made is a problem that the job tells at its end.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Literal
+
+import attrs
+import trio
+
+from arcp_trio.authority.targets import forms
+from arcp_trio.plainfile import open_parent
+from arcp_trio.proxies.acp.edits import Edit, present_text
+from arcp_trio.proxies.acp.named import absolute
+from arcp_trio.proxies.acp.operation import WRITE, Clearance
+from arcp_trio.runtime.job.context import cover_approval
+from arcp_trio.sandbox.opening import close_for_writing, open_for_writing
+from arcp_trio.sandbox.plan import upwards
+from arcp_trio.wire.errors import ApprovalNeeded, ArcpError, clip
+from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.json import JsonObject, text_in
+
+if TYPE_CHECKING:
+    from arcp_trio.proxies.acp.workplace import Workplace
+    from arcp_trio.runtime.job.context import JobContext
+    from arcp_trio.transport.stdio import ChildProcess
+
+EDITS: Final = frozenset({"edit", "delete", "move"})
+"""Kinds of tool calls that change files."""
+MOST_KNOWN: Final = 1_000
+"""Edits that were not made that are counted."""
+MOST_PROBLEMS: Final = 20
+"""Edits that were not made of which a job tells at its end."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Allowed:
+    """One file that a permission is about."""
+
+    path: str
+    call: JsonObject
+    """The agent's tool call."""
+    cleared: Clearance
+    edits: Sequence[Edit]
+    """What was shown of the change."""
+    lasts: bool
+    """Whether it is allowed for as long as the job runs."""
+    before: Sequence[int] | None = None
+    """What tells one state of the file from another; None: it was not there."""
+    opened: tuple[str, os.stat_result] | None = None
+    """The file that the sandbox can write because of this, and its real path."""
+    created: bool = False
+    used: bool = False
+    """Whether it has covered a write through the runtime."""
+
+    @property
+    def call_id(self) -> str | None:
+        return text_in(self.call.get("toolCallId"))
+
+
+class AllowedEdits:
+    """The edits of one job's agent."""
+
+    def __init__(self, job: JobContext, place: Workplace) -> None:
+        self.program: ChildProcess | None = None
+        """The agent, once it runs."""
+        self._job = job
+        self._place = place
+        self._allowed: list[_Allowed] = []
+        self._refused: set[str] = set()
+        """The agent's ids of calls for which it was refused permission."""
+        self._known: set[str] = set()
+        """What was allowed, or written through the runtime."""
+        self._problems: dict[str, None] = {}
+
+    @property
+    def problems(self) -> list[str]:
+        """What to tell of edits that were not made."""
+        told = list(self._problems)
+        more = len(told) - MOST_PROBLEMS
+        if more > 0:
+            told[MOST_PROBLEMS:] = [f"{more:,} further edits were not made"]
+        return told
+
+    async def allow(
+        self, call: JsonObject, paths: Iterable[str], edits: Sequence[Edit], cleared: Clearance
+    ) -> None:
+        """Let an agent make the edit for which it has asked permission."""
+        for path in paths:
+            allowed = _Allowed(
+                path=path,
+                call=call,
+                cleared=cleared,
+                edits=[each for each in edits if _same(each.path, path)],
+                lasts=self._lasts(path),
+            )
+            self._known.add(posixpath.normpath(path))
+            if (
+                self._place.contained
+                and call.get("kind") == "edit"
+                and not await self._writes(path)
+            ):
+                await self._open(allowed)
+            allowed.before = await trio.to_thread.run_sync(_state, path)
+            self._allowed.append(allowed)
+
+    async def cover(self, call_id: str, edit: Edit) -> Clearance | None:
+        """Return that a write through the runtime is allowed by what a permission was given for.
+
+        Args:
+            call_id: the runtime's tool call of the write.
+            edit: what is to be written; it has to be what was shown with the permission.
+        """
+        for allowed in [*self._allowed]:
+            is_open = allowed.cleared.decision and not allowed.used
+            if is_open and _same(allowed.path, edit.path) and await self._is_shown(allowed, edit):
+                allowed.used = True
+                cover_approval(self._job, call_id, allowed.cleared.call_id)
+                return Clearance(call_id, allowed.cleared.decision)
+        return None
+
+    def written(self, edit: Edit) -> None:
+        """Note that something was written through the runtime."""
+        self._known.add(posixpath.normpath(edit.path))
+
+    def refused(self, paths: Iterable[str], error: ArcpError, call: JsonObject | None) -> None:
+        """Note that an edit was refused."""
+        if call is not None and (call_id := text_in(call.get("toolCallId"))) is not None:
+            self._refused.add(call_id)
+        for path in paths:
+            self._note(f"an edit was refused: {clip(path)}: {error.code}: {error.message}")
+
+    async def ended(
+        self, call_id: str, kind: str | None, paths: Iterable[str], failure: str | None
+    ) -> None:
+        """Note that the agent says that a tool call of its own has ended, or has failed."""
+        found = [each for each in self._allowed if each.call_id == call_id]
+        named = dict.fromkeys([*(each.path for each in found), *map(self._absolute, paths)])
+        if failure is not None and (found or kind in EDITS) and call_id not in self._refused:
+            words = ", ".join(map(clip, named)) or kind
+            self._note(f"an edit has failed: {words}: {clip(failure)}")
+        if failure is None and kind in EDITS:
+            for path in named:
+                if not await self._may_have_written(path):
+                    self._note(
+                        f"the agent says that it has edited {clip(path)}, which it could not write"
+                    )
+        for each in found:
+            if not each.lasts:
+                await self._end(each, is_made=failure is None)
+
+    async def close(self) -> None:
+        """End what is still allowed, as the turn is over."""
+        while self._allowed:
+            await self._end(self._allowed[0], is_made=True)
+
+    # -- what the sandbox can write
+
+    async def _writes(self, path: str) -> bool:
+        real = await trio.to_thread.run_sync(os.path.realpath, path)
+        opened = (each.opened for each in self._allowed)
+        return self._place.writes(real) or any(each and each[0] == real for each in opened)
+
+    async def _open(self, allowed: _Allowed) -> None:
+        """Have the sandbox write a file, which is made first if it is not there."""
+        path = allowed.path
+        try:
+            await self._make_folder(posixpath.dirname(path))
+            try:
+                await self._take(allowed, "xb")
+                allowed.created = True
+                assert allowed.opened is not None
+                await trio.to_thread.run_sync(_give_to_folders_owner, *allowed.opened)
+            except FileExistsError:
+                await self._take(allowed, "ab")
+            assert allowed.opened is not None
+            sandbox = None if self.program is None else self.program.sandbox
+            if sandbox is not None:
+                await open_for_writing(sandbox, *allowed.opened)
+        except (ArcpError, OSError) as error:
+            why = error.message if isinstance(error, ArcpError) else str(error)
+            self._note(f"the agent cannot write {clip(path)} by itself: {clip(why)}")
+
+    async def _make_folder(self, folder: str) -> None:
+        """Make the folder of a file, with those above it, if all of that may be asked for, too."""
+        real = await trio.to_thread.run_sync(os.path.realpath, folder)
+        if not await trio.to_thread.run_sync(os.path.isdir, real):
+            for each in (folder, real):
+                with suppress(ApprovalNeeded):
+                    self._job.authorize(WRITE, each)
+            await trio.to_thread.run_sync(_make_folder, real)
+
+    async def _take(self, allowed: _Allowed, mode: Literal["xb", "ab"]) -> None:
+        approved = None
+        if allowed.cleared.decision:
+            approved = new_id("call_")
+            cover_approval(self._job, approved, allowed.cleared.call_id)
+        async with self._job.open(allowed.path, mode, approved=approved) as file:
+            found = os.fstat(file.fileno())
+        real = await trio.to_thread.run_sync(os.path.realpath, allowed.path)
+        allowed.opened = real, found
+
+    async def _end(self, allowed: _Allowed, *, is_made: bool) -> None:
+        self._allowed.remove(allowed)
+        after = await trio.to_thread.run_sync(_state, allowed.path)
+        if is_made and after == allowed.before:
+            self._note(f"an edit was allowed and not made: {clip(allowed.path)} is as it was")
+        if allowed.opened is None:
+            return
+        for each in self._allowed:  # another edit of it goes on
+            if each.opened is None and _same(each.path, allowed.path):
+                each.opened, each.created = allowed.opened, allowed.created
+                return
+        sandbox = None if self.program is None else self.program.sandbox
+        if sandbox is not None:
+            with suppress(OSError):  # if the file was replaced, its mount has gone with it
+                await close_for_writing(sandbox, *allowed.opened)
+        if allowed.created:
+            await trio.to_thread.run_sync(_remove_if_empty, *allowed.opened)
+
+    # -- helpers
+
+    def _lasts(self, path: str) -> bool:
+        try:
+            self._job.authorize(WRITE, path)
+        except ArcpError:
+            return False
+        return True
+
+    async def _is_shown(self, allowed: _Allowed, edit: Edit) -> bool:
+        """Return whether what is to be written is what a person has seen, if it was anything."""
+        if not allowed.edits:
+            return True
+        try:
+            text = await present_text(self._job, edit.path)
+        except (OSError, ValueError):
+            return False
+        for each in allowed.edits:
+            if text is None:
+                return False
+            text = each.applied(text)
+        return text == edit.new
+
+    async def _may_have_written(self, path: str) -> bool:
+        return posixpath.normpath(path) in self._known or await self._writes(path)
+
+    def _absolute(self, path: str) -> str:
+        return posixpath.normpath(absolute(path, self._place.cwd))
+
+    def _note(self, words: str) -> None:
+        if len(self._problems) < MOST_KNOWN:
+            self._problems[words] = None
+
+
+def _same(path: str, other: str) -> bool:
+    try:
+        return forms(WRITE, path) == forms(WRITE, other)
+    except ValueError:
+        return False
+
+
+def _state(path: str) -> Sequence[int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _make_folder(real: str) -> None:
+    missing = [each for each in upwards(real) if not os.path.lexists(each)]
+    for each in reversed(missing):
+        parent, name = open_parent(each)
+        try:
+            os.mkdir(name, dir_fd=parent)
+            _give(parent, name)
+        finally:
+            os.close(parent)
+
+
+def _give_to_folders_owner(path: str, made: os.stat_result) -> None:
+    folder, name = open_parent(path)
+    try:
+        if os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), made):
+            _give(folder, name)
+    finally:
+        os.close(folder)
+
+
+def _give(folder: int, name: str) -> None:
+    """Let what root has made in a folder belong to its owner, as whom contained programs write."""
+    if os.geteuid() == 0:
+        found = os.fstat(folder)
+        os.chown(name, found.st_uid, found.st_gid, dir_fd=folder, follow_symlinks=False)
+
+
+def _remove_if_empty(path: str, made: os.stat_result) -> None:
+    with suppress(OSError):
+        folder, name = open_parent(path)
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if os.path.samestat(found, made) and not found.st_size:
+                os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,254 @@
+"""Edits that were allowed: one decision covers one, which can be made; others are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arcp_trio import Client, JobHandle, Question
+from arcp_trio.testing.frames import Frame
+from tests.proxies.acp.asking import ALLOWED, ASK, Asked, asked_in
+from tests.proxies.acp.stage import connected, steps
+
+pytestmark = pytest.mark.real_tcp
+CONTAINED = pytest.mark.sandbox
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """Return a folder with two files in it."""
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    (shop / "cart.py").write_text("one\ntwo\n")
+    (shop / "other.py").write_text("other\n")
+    return shop
+
+
+def edit(path: Path, old: str = "", new: str = "", call_id: str = "e1") -> Frame:
+    """Return the tool call of an edit, as it is shown with a request for permission."""
+    content = [{"type": "diff", "path": str(path), "oldText": old, "newText": new}]
+    return {
+        "toolCallId": call_id,
+        "kind": "edit",
+        "title": "Edit",
+        "locations": [{"path": str(path)}],
+        "content": content if new else [],
+    }
+
+
+def told(call: Frame, status: str, **fields: Any) -> list[Any]:
+    """Return the step by which an agent tells of a tool call of its own."""
+    return ["updates", {"sessionUpdate": "tool_call", **call, "status": status, **fields}]
+
+
+async def edited(
+    client: Client, shop: Path, *script: list[Any], **lease: list[str]
+) -> tuple[Asked, JobHandle]:
+    """Run a job in the folder that may be read, and written if somebody agrees."""
+    terms = {"fs.read": [f"{shop}/**"], f"{ASK}fs.write": [f"{shop}/**"], **lease}
+    handle = await client.submit(
+        "scripted", {"prompt": steps(*script), "cwd": str(shop)}, lease=terms
+    )
+    return await asked_in(handle), handle
+
+
+def answering(client: Client, **terms: Any) -> list[Question]:
+    """Agree to all questions, and return those that were asked."""
+    seen: list[Question] = []
+
+    @client.on_question
+    async def decide(question: Question) -> None:
+        seen.append(question)
+        await question.answer("allow", **terms)
+
+    return seen
+
+
+def warnings(done: Asked) -> list[str]:
+    """Return what the job has warned of."""
+    return [body["message"] for kind, body in done.events if kind == "log"]
+
+
+@CONTAINED
+async def test_an_agent_that_writes_by_itself(shop: Path) -> None:
+    """Once it was allowed, the sandbox lets it write that file, until the call ends; asked once.
+
+    What it has the runtime write, too, is covered if it is what was shown.
+    """
+    path = shop / "cart.py"
+    call = edit(path, "two", "2")
+    async with connected(sandbox="require") as client:
+        seen = answering(client)
+        done, _ = await edited(
+            client,
+            shop,
+            ["run", "echo early > cart.py"],
+            ["ask", call],
+            ["write", str(path), "one\n2\n"],
+            ["run", "printf 'one\\n2\\n3\\n' > cart.py; echo x > other.py; rm cart.py; touch new"],
+            told(call, "completed"),
+            ["read", "/"],  # answered after that
+            ["run", "echo late > cart.py"],
+        )
+    assert len(seen) == 1
+    assert done.answers[1:3] == [ALLOWED, {}]
+    assert [done.answers[each].count("Read-only") for each in (0, 3, 5)] == [1, 3, 1]
+    assert path.read_text() == "one\n2\n3\n"
+    assert (shop / "other.py").read_text() == "other\n"
+    assert warnings(done) == []
+
+
+@CONTAINED
+async def test_a_new_file_in_a_new_folder(shop: Path) -> None:
+    """What is not there yet is made, with its folder, so that the agent can write it."""
+    path = shop / "a/b/new.py"
+    async with connected(sandbox="require") as client:
+        seen = answering(client)
+        script = ["run", "mkdir -p a/b && echo new > a/b/new.py; touch a/b/more"]
+        done, _ = await edited(client, shop, ["ask", edit(path, "", "new\n")], script)
+    assert len(seen) == 1
+    assert done.answers[1].count("Read-only") == 1
+    assert path.read_text() == "new\n"
+    assert warnings(done) == []
+
+
+@CONTAINED
+async def test_for_the_job(shop: Path) -> None:
+    """What is allowed for the job can be written to its end, and nobody is asked again."""
+    path = shop / "cart.py"
+    one, two = edit(path, "two", "2"), edit(path, "2", "3", call_id="e2")
+    async with connected(sandbox="require") as client:
+        seen = answering(client, scope="job")
+        done, _ = await edited(
+            client,
+            shop,
+            ["ask", one],
+            ["run", "echo 2 > cart.py"],
+            told(one, "completed"),
+            ["run", "echo between >> cart.py"],
+            ["ask", two],
+            ["run", "echo 3 >> cart.py"],
+            told(two, "completed"),
+        )
+    assert len(seen) == 1
+    assert path.read_text() == "2\nbetween\n3\n"
+    assert warnings(done) == []
+
+
+@CONTAINED
+async def test_two_edits_of_a_file_at_once(shop: Path) -> None:
+    """The end of one does not end the other."""
+    path = shop / "cart.py"
+    one, two = edit(path, "one", "1"), edit(path, "two", "2", call_id="e2")
+    async with connected(sandbox="require") as client:
+        answering(client)
+        done, _ = await edited(
+            client,
+            shop,
+            *(["ask", one], ["ask", two], ["run", "echo 1 > cart.py"], told(one, "completed")),
+            *(["read", "/"], ["run", "echo 2 >> cart.py"], told(two, "completed")),
+            *(["read", "/"], ["run", "echo 3 >> cart.py"]),
+        )
+    assert path.read_text() == "1\n2\n"
+    assert warnings(done) == []
+
+
+@CONTAINED
+async def test_a_pattern_that_mounts_cannot_say(shop: Path) -> None:
+    """What the lease allows by such a pattern can be written after a request for permission."""
+    async with connected(sandbox="require") as client:
+        script = ["run", "echo 2 > cart.py; echo x > other.txt"]
+        lease = {"fs.write": [f"{shop}/*.py"]}
+        call = edit(shop / "cart.py", "two", "2")
+        done, _ = await edited(client, shop, ["ask", call], script, **lease)
+    assert done.answers[1].count("Read-only") == 1
+    assert (shop / "cart.py").read_text() == "2\n"
+
+
+async def test_what_was_not_shown_is_asked_about(shop: Path) -> None:
+    """A permission covers one write of what it has shown, and no other content."""
+    path = shop / "cart.py"
+    in_input = {**edit(path), "rawInput": {"path": str(path), "content": "by input\n"}}
+    async with connected() as client:
+        seen = answering(client)
+        await edited(
+            client,
+            shop,
+            ["ask", edit(path, "one\ntwo\n", "one\n2\n")],
+            ["write", str(path), "one\nbad\n"],
+            ["write", str(path), "one\ntwo\n"],
+            ["ask", edit(path, "two", "2")],
+            ["write", str(path), "one\n2\n"],
+            ["write", str(path), "one\n2\n"],
+            ["ask", in_input],
+            ["write", str(path), "by input\n"],
+            ["ask", edit(path)],
+            ["write", str(path), "unseen\n"],
+            ["write", str(path), "last\n"],
+        )
+    asked = [(each.tool or "").rpartition("/")[2] for each in seen]
+    permission, write = "request_permission", "write_text_file"
+    assert asked[:6] == [permission, write, write, permission, write, permission]
+    assert asked[6:] == [permission, write]
+    (change,) = seen[1].shown.changes or []
+    assert change.diff == "@@ -1,2 +1,2 @@\n one\n-two\n+bad\n"
+    (change,) = seen[5].shown.changes or []
+    assert change.diff == "@@ -1,2 +1,1 @@\n-one\n-2\n+by input\n"
+    (change,) = seen[6].shown.changes or []
+    assert (change.diff, change.note) == ("", "the agent gives no diff of what it will write")
+    assert path.read_text() == "last\n"
+
+
+async def test_a_diff_that_is_not_of_the_file(shop: Path) -> None:
+    """People are told when the agent describes another file than there is; it covers nothing."""
+    path = shop / "cart.py"
+    async with connected() as client:
+        seen = answering(client)
+        call = edit(path, "bad\none\n", "bad\n1\n")
+        await edited(client, shop, ["ask", call], ["write", str(path), "bad\n1\n"])
+    (change,) = seen[0].shown.changes or []
+    assert change.note == "the file has something else now than the agent says"
+    assert len(seen) == 2
+
+
+@CONTAINED
+async def test_edits_that_were_not_made(shop: Path) -> None:
+    """Whatever the agent says at its end, the job warns of each edit that it has not made."""
+    cart, other, new = shop / "cart.py", shop / "other.py", shop / "new.py"
+    failure = [{"type": "content", "content": {"type": "text", "text": "EROFS: read-only"}}]
+    async with connected(sandbox="require") as client:
+        seen = answering(client)
+        done, handle = await edited(
+            client,
+            shop,
+            told(edit(cart, call_id="a"), "failed", content=failure),
+            told(edit(other, call_id="b"), "completed"),
+            ["ask", edit(new, "", "new\n", call_id="c")],
+            told(edit(new, call_id="c"), "completed"),
+            ["ask", edit(shop.parent / "secret", "", "x", call_id="d")],
+            ["write", "/etc/hosts", "x"],
+        )
+    assert await handle.result()
+    assert len(seen) == 1
+    denied = "PERMISSION_DENIED: the lease does not allow fs.write of"
+    assert warnings(done) == [
+        f"an edit has failed: {cart}: EROFS: read-only",
+        f"the agent says that it has edited {other}, which it could not write",
+        f"an edit was allowed and not made: {new} is as it was",
+        f"an edit was refused: {shop.parent}/secret: {denied} '{shop.parent}/secret'",
+        f"an edit was refused: /etc/hosts: {denied} '/etc/hosts'",
+    ]
+    assert not new.exists()
+
+
+async def test_an_edit_that_was_not_made_without_a_sandbox(shop: Path) -> None:
+    """Without a sandbox, what was allowed is looked at all the same."""
+    async with connected() as client:
+        answering(client)
+        call = edit(shop / "cart.py", "two", "2")
+        done, _ = await edited(client, shop, ["ask", call], told(call, "completed"))
+    assert warnings(done) == [
+        f"an edit was allowed and not made: {shop}/cart.py is as it was",
+    ]
