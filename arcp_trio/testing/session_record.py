@@ -127,10 +127,8 @@ class SessionRecord:
         job = self.jobs.setdefault(frame["payload"]["job_id"], JobRecord())
         job.subscriptions.append(Subscription(frame))
         job.observed = True
-        if job.accepted is None:
-            # Subscribing again may replay the job to its end. Subscribing to a job that the session
-            # has submitted repeats nothing.
-            job.terminal = None
+        if job.accepted is None or frame["payload"].get("replayed"):
+            job.terminal = None  # subscribing again may replay the job to its end
 
     def _numbered(self, frame: Frame) -> None:
         job = self.jobs.get(frame["job_id"])

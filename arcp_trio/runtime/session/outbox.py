@@ -56,6 +56,8 @@ class Promise:
 
     tail: bytes | AfterNumber
     watch: Watch | None = None
+    again: bool = False
+    """If the session watches the job already, its own watch goes back to the cursor of this one."""
 
 
 @attrs.define(eq=False)
