@@ -149,9 +149,12 @@ class Batch:
             session.watches[watch.job_id] = watch
             if watch.may_be_behind and not watch.hinted:
                 session.outbox.fall_behind()
-        elif item.again and watch.cursor < known.given:
-            known.go_back(watch.cursor)
-            self._moved[known.job_id] = known
+        elif watch.observer:
+            if session.subscriptions.get(watch.job_id) is watch:
+                del session.subscriptions[watch.job_id]
+            if watch.cursor < known.given:
+                known.go_back(watch.cursor)
+                self._moved[known.job_id] = known
 
     def unwatch(self, watch: Watch) -> None:
         """End a subscription, unless its job's end has done so."""

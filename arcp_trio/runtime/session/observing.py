@@ -123,10 +123,9 @@ class Observing:
         if watch is None:
             # The session gets all of the job's events anyway, or the job is over.
             session.tell(Answer(request.attachment, tail))
-        elif follows:
-            session.tell(Promise(tail, watch, again=True))
-        else:
-            session.tell(Promise(tail, watch))
+            return
+        session.tell(Promise(tail, watch))
+        if not follows:
             session.subscriptions[row.job_id] = watch
             watch.join_journal()
 

@@ -98,7 +98,7 @@ class Watch:
     def skip_to_terminal(self) -> None:
         """Have the session owed nothing but the terminal; the job has ended."""
         if self.journal is not None:
-            self.cursor = self.journal.length - 1
+            self.cursor = self.given = self.journal.length - 1
 
     def end(self) -> None:
         """Stop watching: the session is owed nothing more of the job."""
