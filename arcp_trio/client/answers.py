@@ -20,7 +20,7 @@ from arcp_trio.client.calls import (
 )
 from arcp_trio.client.dialects import STANDARD
 from arcp_trio.client.event_log import NOWHERE
-from arcp_trio.client.job_stream import JobStream, EventView
+from arcp_trio.client.job_stream import EventView, JobStream
 from arcp_trio.client.jobs import SessionJobs
 from arcp_trio.client.reading import budget_in, read_payload
 from arcp_trio.wire.envelope import Envelope

@@ -15,7 +15,7 @@ import trio
 from arcp_trio.client.answers import ENDED
 from arcp_trio.client.calls import SUBMIT, Call, WantedEvents, list_call, subscribe_call
 from arcp_trio.client.errors import ProtocolError
-from arcp_trio.client.job_stream import JobStream, EventView
+from arcp_trio.client.job_stream import EventView, JobStream
 from arcp_trio.client.listing import JobIterator
 from arcp_trio.client.session import ClientSession
 from arcp_trio.wire.errors import ArcpError, HeartbeatLost, ResumeWindowExpired
