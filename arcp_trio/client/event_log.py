@@ -19,7 +19,7 @@ import attrs
 import msgspec
 import trio
 
-from arcp_trio.client.events import Event
+from arcp_trio.client.events import Event, is_notice
 from arcp_trio.client.unread import UnreadEvents
 
 NOWHERE: Final = -1
@@ -92,13 +92,15 @@ class EventLog:
     def add(self, event: Event, frame: str | bytes) -> Repetition | None:
         """Keep an event; return the replay that it belongs to, if it came before."""
         generation, replay = 0, None
-        if self._replays:
+        is_the_jobs = not is_notice(event)
+        if self._replays and is_the_jobs:
             replay = self._replays[-1]
             generation = replay.generation + 1
             replay.left -= 1
             if replay.left <= 0 or _decode_id(frame).id == replay.last_id:
                 self._replays.pop()
-        self._last_frame = frame
+        if is_the_jobs:
+            self._last_frame = frame
         if not self._keeps or (self.claimed and not self._views):
             self.discard()
             self.first += 1

@@ -89,6 +89,16 @@ def read_event(frame: Envelope) -> Event:
     )
 
 
+def is_notice(event: Event) -> bool:
+    """Return whether an event tells of this session alone: that the client is behind (§6.5).
+
+    The job has not emitted it, and it does not come again with the job's history.
+    """
+    if event.kind != "status":
+        return False
+    return isinstance(event.body, dict) and event.body.get("phase") == "back_pressure"
+
+
 EventHandler: TypeAlias = Callable[[Event], Awaitable[None]]
 
 

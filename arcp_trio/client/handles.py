@@ -10,7 +10,7 @@ import trio
 from arcp_trio.client.calls import NO_REASON, WantedEvents, cancel_call, subscribe_call
 from arcp_trio.client.dialects import STANDARD
 from arcp_trio.client.errors import ConnectionFailed, EventsNotKept, afresh
-from arcp_trio.client.events import Event, EventCheckpoints
+from arcp_trio.client.events import Event, EventCheckpoints, is_notice
 from arcp_trio.client.job_stream import EventView
 from arcp_trio.client.questions import Question, QuestionIterator
 from arcp_trio.client.session import ClientSession
@@ -164,10 +164,11 @@ class EventIterator:
         while not self._view.over:
             event = self._cursor.next()
             if event is not None:
+                counts = not is_notice(event)
                 if self._skipped:
-                    self._skipped -= 1
+                    self._skipped -= counts
                     continue
-                self._taken += 1
+                self._taken += counts
                 return event
             stream = self._stream
             if self._cursor.missed:

@@ -10,7 +10,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from arcp_trio import Client, Event, JobContext, connect
+from arcp_trio.wire.features import CLIENT_FEATURES
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
+from tests.inside import set_back_pressure_lag
 
 
 @pytest.mark.parametrize("lines", [5, 1_000])
@@ -338,6 +340,46 @@ async def test_a_key_whose_job_has_ended(autojump_clock: MockClock) -> None:
                 gc.collect()
                 job = await client.submit("count", 3, idempotency_key="k")
                 assert [event.body["message"] async for event in job.events()] == list("012")
+
+
+async def test_notices_that_the_client_is_behind_are_no_history(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What tells of the session alone is in no history, and hides no event.
+
+    Neither does what the session is not sent, because it has not negotiated it.
+    """
+    set_back_pressure_lag(monkeypatch, 6)
+    features = [feature for feature in CLIENT_FEATURES if feature != "progress"]
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN, features=features) as client,
+    ):
+        orders, taken = trio.open_memory_channel[str](0)
+
+        @runtime.agent("teller")
+        async def teller(job: JobContext) -> None:
+            await job.progress(1, 2)
+            async for message in taken:
+                await job.log(message)
+
+        job = await client.submit("teller")
+        events = job.events()
+        said: list[str] = []
+        while True:
+            said.append(str(len(said)))
+            await orders.send(said[-1])
+            assert (await anext(events)).body["message"] == said[-1]
+            with trio.move_on_after(0.001) as waiting:
+                assert (await anext(events)).kind == "status"
+            if not waiting.cancelled_caught:
+                break  # the notice is the last event
+        again = await client.subscribe(job.id, history=True)
+        await orders.send("the last one")
+        orders.close()
+        assert [event.body["message"] async for event in events] == ["the last one"]
+        seen = [event.body["message"] async for event in again.events()]
+        assert seen == [*said, "the last one"]
 
 
 async def test_a_streamed_result_is_assembled_from_history(autojump_clock: MockClock) -> None:
