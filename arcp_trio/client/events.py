@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from arcp_trio.wire.envelope import Envelope
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import Json, object_in
 
 CHECKPOINT_EVENTS: Final = 64
 """Other tasks run at least once in this many events that a task takes in a row."""
@@ -94,9 +94,7 @@ def is_notice(event: Event) -> bool:
 
     The job has not emitted it, and it does not come again with the job's history.
     """
-    if event.kind != "status":
-        return False
-    return isinstance(event.body, dict) and event.body.get("phase") == "back_pressure"
+    return event.kind == "status" and object_in(event.body).get("phase") == "back_pressure"
 
 
 EventHandler: TypeAlias = Callable[[Event], Awaitable[None]]
