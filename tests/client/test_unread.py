@@ -246,6 +246,7 @@ async def test_memory_is_given_back(autojump_clock: MockClock) -> None:
     ):
         for _ in range(100):
             await _read_one(client)
+        gc.collect()
         await wait_all_tasks_blocked()
         session = client._session
         assert session.jobs.running == {}
