@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
@@ -14,7 +15,14 @@ UNIX_PREFIX: Final = "unix:"
 WEBSOCKET_PATH: Final = "/arcp"
 """The path of the WebSocket in a runtime's URL."""
 
+_BETWEEN: Final = re.compile(r"\s*,\s*(?=[A-Za-z]+:)")
+"""What stands between addresses; a comma may also be part of one."""
 _PAGES: Final = {"ws://": "http://", "wss://": "https://"}
+
+
+def addresses_in(text: str) -> list[str]:
+    """Return the addresses in a list with commas, most often one."""
+    return _BETWEEN.split(text)
 
 
 def page_url(url: str) -> str | None:

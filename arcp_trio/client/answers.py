@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any, Final
 
 from arcp_trio.client.calls import (
@@ -15,7 +16,11 @@ from arcp_trio.client.calls import (
     TOKEN,
     Call,
     PendingCalls,
+    WantedEvents,
 )
+from arcp_trio.client.dialects import STANDARD
+from arcp_trio.client.event_log import NOWHERE
+from arcp_trio.client.job_stream import EventView, JobStream
 from arcp_trio.client.jobs import SessionJobs
 from arcp_trio.client.reading import budget_in, read_payload
 from arcp_trio.wire.envelope import Envelope
@@ -59,40 +64,76 @@ class Answers:
             return
         call = self._calls.accepted(frame, body)
         stream = self._jobs.submitted(body.job_id)
+        observed = not (stream.own or stream.was_own) and stream.log.claimed
         stream.own = True
         if call is None:
             self._jobs.keep_unclaimed(stream)
             return
         stream.add_credentials(body.credentials)
         stream.budget = budget_in(text)
-        stream.claimed = True
         stream.submission = call.payload
-        self._calls.succeed(call, (stream, body))
+        if observed and self._jobs.dialect is STANDARD:
+            # The job's events come from the first one on, also those that have come before.
+            stream.begin_replay(math.inf, told=not stream.whole)
+            view = EventView(stream, stream.log.end, stream.log.generation, history=True)
+        else:
+            view = EventView(stream, 0, 0, history=True)
+        self._calls.succeed(call, (view, body))
 
     def subscribed(self, frame: Envelope, text: str | bytes) -> None:
         """Take a `job.subscribed` (§7.6)."""
         job_id = text_in(frame.payload.get("job_id"))
         call = self._calls.answered(SUBSCRIBE, _request_id(frame), job_id)
-        if call is None:
-            return
         body = read_payload(frame, Subscribed)
         if not isinstance(body, Subscribed):
-            self._calls.fail(call, body)
+            if call is not None:
+                self._calls.fail(call, body)
             return
         jobs = self._jobs
-        over = body.current_status in ENDED and not body.replayed
-        stream = (over and jobs.find(body.job_id)) or jobs.running.get(body.job_id)
-        stream = stream or jobs.begin(body.job_id)
+        if jobs.is_repeated(frame.id):
+            return
+        known = jobs.running.get(body.job_id)
+        goes_on = known is not None and jobs.dialect is STANDARD  # its end is yet to come
+        if known is not None and goes_on and body.replayed:
+            # Even if nobody waits for the answer any longer: the frames come.
+            told = call is not None and not call.wanted.for_iteration
+            known.begin_replay(max(1, (body.subscribed_from or 0) - jobs.top), told=told)
+        if call is None:
+            return
+        over = body.current_status in ENDED and not body.replayed and not goes_on
+        view = self._view(known, body, call.wanted, over=over)
+        stream = view.stream
         stream.add_credentials(body.credentials)
         stream.budget = budget_in(text)
-        stream.claimed = True
-        self._calls.succeed(call, (stream, body))
+        self._calls.succeed(call, (view, body))
         if over and not stream.own and not stream.end.arrived.is_set():
             jobs.end_unknown(
                 stream,
                 f"the job had ended ({body.current_status}); its history (history=True) tells how, "
                 "from before its end, as long as the runtime knows",
             )
+
+    def _view(
+        self, known: JobStream | None, body: Subscribed, wanted: WantedEvents, *, over: bool
+    ) -> EventView:
+        """Return what the subscriber is to see of the job."""
+        jobs = self._jobs
+        stream = known or (jobs.find(body.job_id) if over else None)
+        place, generation = 0, 0
+        whole = wanted.history and not wanted.from_event_seq
+        if stream is None:
+            stream = jobs.begin(body.job_id)
+            stream.whole, stream.told = whole, not wanted.for_iteration
+        elif jobs.dialect is STANDARD:
+            log = stream.log
+            if whole and not body.replayed and (over or not log.fresh):
+                place = 0 if stream.whole else NOWHERE  # what came before is here, or nowhere
+            else:
+                place, generation = log.end, log.generation
+        view = EventView(stream, place, generation, wanted.history, wanted.from_event_seq)
+        if wanted.for_iteration:
+            view.cursor = view.begin()
+        return view
 
     def listing(self, frame: Envelope, _: str | bytes) -> None:
         """Take a `session.jobs`, a page of a listing (§6.6)."""

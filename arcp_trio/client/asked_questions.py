@@ -54,6 +54,8 @@ class AskedQuestions:
         except InvalidRequest as error:
             log.debug("ignored: a question that cannot be read: %s", error)
             return
+        if asked.question_id in self.open:
+            return  # history has it as well
         self._count += 1
         question = AskedQuestion(self._job_id, self._count, asked)
         self.open[asked.question_id] = question

@@ -9,7 +9,7 @@ import attrs
 
 from arcp_trio.client.delivery import Delivery, Reply
 from arcp_trio.client.dialects import STANDARD, RuntimeDialect
-from arcp_trio.client.job_stream import JobStream
+from arcp_trio.client.job_stream import EventView
 from arcp_trio.wire import envelope
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonLike, dumps
@@ -39,6 +39,18 @@ LeaseRequest: TypeAlias = Mapping[str, Sequence[str]]
 BudgetRequest: TypeAlias = Mapping[str, Amount]
 
 
+@attrs.frozen
+class WantedEvents:
+    """Which events of a job are to come."""
+
+    history: bool = False
+    """Whether the events from before come, too, as far as the runtime has them."""
+    from_event_seq: int | None = None
+    """The number, of the session that submitted the job, after which the history begins."""
+    for_iteration: bool = False
+    """Whether an iteration needs the events again, rather than the program asks for them."""
+
+
 @attrs.define(eq=False)
 class Call(Generic[T]):
     """A request and the reply to it. Sent again on another connection it gets another id."""
@@ -47,6 +59,8 @@ class Call(Generic[T]):
     payload: bytes
     job_id: str | None = None
     trace_id: str | None = None
+    wanted: WantedEvents = WantedEvents()
+    """Of a submit or a subscription."""
     reply: Reply[T] = attrs.field(factory=Reply[T], init=False)
     ids: list[str] = attrs.field(factory=list[str], init=False)
     """The ids under which the request was sent, in order."""
@@ -72,7 +86,7 @@ def submit_call(
     trace_id: str,
     forget: bool,
     contained: bool,
-) -> Call[tuple[JobStream, Accepted]]:
+) -> Call[tuple[EventView, Accepted]]:
     """Make a `job.submit` (§7.1); `ValueError` or `TypeError` if an argument is invalid."""
     payload: dict[str, JsonLike] = {
         "agent": agent,
@@ -97,14 +111,12 @@ def submit_call(
     return Call(SUBMIT, dumps(payload), trace_id=trace_id)
 
 
-def subscribe_call(
-    job_id: str, *, history: bool, from_event_seq: int | None = None
-) -> Call[tuple[JobStream, Subscribed]]:
+def subscribe_call(job_id: str, wanted: WantedEvents) -> Call[tuple[EventView, Subscribed]]:
     """Make a `job.subscribe` (§7.6)."""
-    payload: dict[str, JsonLike] = {"job_id": job_id, "history": history}
-    if from_event_seq is not None:
-        payload["from_event_seq"] = from_event_seq
-    return Call(SUBSCRIBE, dumps(payload), job_id=job_id)
+    payload: dict[str, JsonLike] = {"job_id": job_id, "history": wanted.history}
+    if wanted.from_event_seq is not None:
+        payload["from_event_seq"] = wanted.from_event_seq
+    return Call(SUBSCRIBE, dumps(payload), job_id=job_id, wanted=wanted)
 
 
 def cancel_call(job_id: str, reason: str) -> Call[None]:

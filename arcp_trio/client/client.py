@@ -12,6 +12,7 @@ from arcp_trio.client.calls import (
     NO_REASON,
     BudgetRequest,
     LeaseRequest,
+    WantedEvents,
     cancel_call,
     list_call,
     stop_call,
@@ -154,18 +155,19 @@ class Client:
             forget=forget,
             contained=contained,
         )
-        stream, accepted = await self._session.call(call)
-        stream.about = {"agent": accepted.agent or agent, "idempotency_key": key}
-        return JobHandle(self._session, stream, accepted, idempotency_key=key)
+        view, accepted = await self._session.call(call)
+        view.doubtful = idempotency_key is not None
+        view.stream.about = {"agent": accepted.agent or agent, "idempotency_key": key}
+        return JobHandle(self._session, view, accepted, idempotency_key=key)
 
     async def subscribe(
         self, job_id: str, *, history: bool = False, from_event_seq: int | None = None
     ) -> ObservedJob:
-        """Observe a job that was submitted in another session (§7.6).
+        """Observe a job (§7.6), whether it was submitted in another session or in this one.
 
         Args:
             job_id: the job's id.
-            history: whether to get the job's earlier events, too.
+            history: whether to get the job's earlier events, too, as far as the runtime keeps them.
             from_event_seq: get only those after this number of the session that submitted the job.
 
         Raises:
@@ -173,15 +175,17 @@ class Client:
             ArcpError: the class of the refusal's code.
         """
         self._session.require(Feature.SUBSCRIBE)
-        call = subscribe_call(job_id, history=history, from_event_seq=from_event_seq)
+        call = subscribe_call(job_id, WantedEvents(history, from_event_seq))
         self._session.jobs.expect(job_id)
         try:
-            stream, subscribed = await self._session.call(call)
+            view, subscribed = await self._session.call(call)
         except trio.Cancelled:
+            if call.reply.value is not None:
+                call.reply.value[0].end()
             self._session.unsubscribe(job_id)
             raise
-        stream.about = {"agent": subscribed.agent, **stream.about}
-        return ObservedJob(self._session, stream, subscribed)
+        view.stream.about = {"agent": subscribed.agent, **view.stream.about}
+        return ObservedJob(self._session, view, subscribed)
 
     async def cancel(self, job_id: str, reason: str = NO_REASON) -> None:
         """Ask for the end of a job that was submitted in another session (§7.4).

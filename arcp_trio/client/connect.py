@@ -38,9 +38,11 @@ async def connect(
     on.
 
     Args:
-        target: a `ws://` or `wss://` URL; `unix:` and the path of a socket; the command of a
-            runtime that speaks on its standard input and output; an open stream; or an async
-            function that opens a stream, called for each connection. The client closes the streams.
+        target: a `ws://` or `wss://` URL, or `unix:` and the path of a socket; several of them, as
+            a list or with commas, such as the nodes of a cluster: they are tried in turn; the
+            command of a runtime that speaks on its standard input and output, as a list; an open
+            stream; or an async function that opens a stream, called for each connection. The client
+            closes the streams.
         token: the bearer token that authenticates the client (§6.1).
         on_event: called with each event of each job, one at a time, in order. It may itself make
             calls of the client. An exception that it raises ends the block.

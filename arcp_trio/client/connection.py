@@ -35,7 +35,7 @@ _MAX_BATCH: Final = 64
 class ClientConnection:
     """Hands on what it reads, frame by frame, and sends what it is given.
 
-    Events go to `take_event`, with their sizes, and all other frames to `take`, with their texts.
+    Events go to `take_event`, and all other frames to `take`, each with its text.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ClientConnection:
         interval: float,
         ack: bool,
         take: Callable[[Envelope, str | bytes], None],
-        take_event: Callable[[Event, int], None],
+        take_event: Callable[[Event, str | bytes], None],
         processed: Callable[[], int],
         unread: UnreadEvents,
         now: Callable[[], float],
@@ -112,7 +112,7 @@ class ClientConnection:
                         await self._wait_for_room()
                     event = decode_event(text)
                     if event is not None:
-                        self._take_event(event, len(text))
+                        self._take_event(event, text)
                     else:
                         self._take_frame(text)
         except MalformedFrame as error:

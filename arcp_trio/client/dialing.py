@@ -1,4 +1,4 @@
-"""Opens a transport to a runtime: by URL, by starting it, or over a stream."""
+"""Opens a transport to a runtime: by URL, or one of several, by starting it, or over a stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 import attrs
 import trio
 
-from arcp_trio.addresses import HIGHEST_PORT, UNIX_PREFIX, WEBSOCKET_PATH
+from arcp_trio.addresses import HIGHEST_PORT, UNIX_PREFIX, WEBSOCKET_PATH, addresses_in
 from arcp_trio.client.errors import (
     CommandFailed,
     ConnectionLost,
@@ -40,6 +40,8 @@ CONNECT_SECONDS: Final = 10.0
 
 _PORTS: Final = {"ws": 80, "wss": 443}
 _SCHEMES_FOR_PAGES: Final = {"http": "ws", "https": "wss"}
+_IS_ADDRESS: Final = re.compile(r"[A-Za-z]+://|unix:")
+"""What an address begins with, and a command does not."""
 _NOT_IN_PATHS: Final = re.compile(r"[^!-~]")
 """Everything but the printable characters of ASCII without the space."""
 
@@ -49,43 +51,53 @@ _TransportOpener: TypeAlias = Callable[[], AbstractAsyncContextManager[Transport
 
 @attrs.frozen
 class Dialer:
-    """Opens connections to one runtime."""
+    """Opens connections to one runtime, or to the nodes of a cluster."""
 
     open: _TransportOpener
     again: bool
     """Whether a second connection could lead to the same runtime."""
     seconds: float = CONNECT_SECONDS
     """How long it may take to open a connection and a session on it."""
+    others: tuple[_TransportOpener, ...] = ()
+    """What else leads to the runtime, or to other nodes: they are tried in turn."""
 
 
 Target: TypeAlias = str | Sequence[str] | trio.abc.Stream | StreamOpener | Dialer
-"""A runtime to connect to. A `Dialer` is for callers that wrap the transport."""
+"""A runtime, or the nodes of a cluster. A `Dialer` is for callers that wrap the transport."""
 
 
 def dialer(target: Target, ssl_context: ssl.SSLContext | None) -> Dialer:
     """Return how to reach `target`; `ValueError` or `TypeError` if it is not a target."""
     if isinstance(target, Dialer):
         return target
-    if isinstance(target, str) and target.startswith(UNIX_PREFIX):
-        opener = partial(trio.open_unix_socket, _socket_path(target))
-        return Dialer(partial(_over_opened, opener), again=True)
     if isinstance(target, str):
-        return Dialer(partial(_by_url, _parse(target), ssl_context), again=True)
+        first, *others = [_by_address(each, ssl_context) for each in addresses_in(target)]
+        return Dialer(first, again=True, others=tuple(others))
     if isinstance(target, trio.abc.Stream):
         return Dialer(partial(_over, target), again=False)
     if callable(target):
         return Dialer(partial(_over_opened, target), again=True)
-    return Dialer(partial(_by_command, _command(target)), again=False)
+    command = _command(target)
+    if _IS_ADDRESS.match(command[0]):
+        first, *others = [_by_address(each, ssl_context) for each in command]
+        return Dialer(first, again=True, others=tuple(others))
+    return Dialer(partial(_by_command, command), again=False)
 
 
 # -- reading the target
 
 
+def _by_address(address: str, ssl_context: ssl.SSLContext | None) -> _TransportOpener:
+    if address.startswith(UNIX_PREFIX):
+        return partial(_over_opened, partial(trio.open_unix_socket, _socket_path(address)))
+    return partial(_by_url, _parse(address), ssl_context)
+
+
 def _command(target: object) -> list[str]:
     if not isinstance(target, Sequence) or isinstance(target, bytes | bytearray):
         raise TypeError(
-            "expected a ws:// or wss:// URL, unix: and a path, a command as a list, an open stream "
-            f"or an async function that opens one, not {target!r}"
+            "expected a ws:// or wss:// URL, unix: and a path, several of these, a command as a "
+            f"list, an open stream or an async function that opens one, not {target!r}"
         )
     command = list(cast("Sequence[str]", target))
     if not command:

@@ -50,7 +50,7 @@ class BrokenResult(Exception):
 
 
 class EventsNotKept(Exception):
-    """Events were discarded because the program did not iterate over them; the result is kept."""
+    """Events are no longer kept, and cannot be had from the runtime again; the result is kept."""
 
 
 class Gap(Exception):

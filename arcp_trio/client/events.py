@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from arcp_trio.wire.envelope import Envelope
-from arcp_trio.wire.json import Json
+from arcp_trio.wire.json import Json, object_in
 
 CHECKPOINT_EVENTS: Final = 64
 """Other tasks run at least once in this many events that a task takes in a row."""
@@ -87,6 +87,14 @@ def read_event(frame: Envelope) -> Event:
         body=payload.get("body"),
         ts=ts if isinstance(ts, str) else "",
     )
+
+
+def is_notice(event: Event) -> bool:
+    """Return whether an event tells of this session alone: that the client is behind (§6.5).
+
+    The job has not emitted it, and it does not come again with the job's history.
+    """
+    return event.kind == "status" and object_in(event.body).get("phase") == "back_pressure"
 
 
 EventHandler: TypeAlias = Callable[[Event], Awaitable[None]]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from decimal import Decimal
-from weakref import finalize
 
 import trio
 
-from arcp_trio.client.calls import NO_REASON, cancel_call
-from arcp_trio.client.errors import afresh
-from arcp_trio.client.events import Event, EventCheckpoints
-from arcp_trio.client.job_stream import JobStream
+from arcp_trio.client.calls import NO_REASON, WantedEvents, cancel_call, subscribe_call
+from arcp_trio.client.dialects import STANDARD
+from arcp_trio.client.errors import ConnectionFailed, EventsNotKept, afresh
+from arcp_trio.client.events import Event, EventCheckpoints, is_notice
+from arcp_trio.client.job_stream import EventView
 from arcp_trio.client.questions import Question, QuestionIterator
 from arcp_trio.client.session import ClientSession
-from arcp_trio.wire.errors import InvalidRequest
+from arcp_trio.wire.errors import ArcpError, InvalidRequest
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import Json
 from arcp_trio.wire.messages import Accepted, Subscribed
@@ -25,8 +25,11 @@ class _Handle:
     """The common part of the handles of submitters and observers."""
 
     def __init__(
-        self, session: ClientSession, stream: JobStream, body: Accepted | Subscribed
+        self, session: ClientSession, view: EventView, body: Accepted | Subscribed
     ) -> None:
+        self._session = session
+        self._view = view
+        self._stream = stream = view.stream
         self.id = stream.id
         self.agent = body.agent or ""
         """The agent as the runtime resolved it: `name@version` (§7.5)."""
@@ -36,10 +39,6 @@ class _Handle:
         self.budget: Mapping[str, Decimal] = stream.budget
         """The budget by currency, at the beginning of the job or of the observation (§9.6)."""
         self.trace_id = body.trace_id
-        self._session = session
-        self._stream = stream
-        # Events are not kept for a program that has no handle to ask for them.
-        finalize(self, stream.unwanted).atexit = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}>"
@@ -60,16 +59,19 @@ class _Handle:
     def events(self) -> AsyncIterator[Event]:
         """Iterate over the job's events, in order, up to its end.
 
-        Each event comes once: an iterator that begins late gets every event, and one that begins
-        after another has stopped goes on where that one stopped. Chunks of a streamed result are
-        among the events; taking them does not affect `result`.
+        Each iteration sees every event, whenever it begins, and at its own pace: of a job that was
+        submitted, and of one that is observed with `history=True`, from the first one on; of one
+        that is observed without, from when the observation began. The client keeps the events
+        within bounds. If it keeps those no longer that an iteration needs, the runtime sends them
+        again, and they have other numbers (`seq`) then. Chunks of a streamed result are among the
+        events; taking them does not affect `result`.
 
         Raises:
-            EventsNotKept: while iterating, if too many events were unread for too long.
+            EventsNotKept: while iterating, if events are neither kept nor to be had again.
             ConnectionFailed, ResumeWindowExpired: while iterating, if the session was lost before
                 the job ended.
         """
-        return EventIterator(self._stream, self)
+        return EventIterator(self._session, self._view)
 
     def questions(self) -> AsyncIterator[Question]:
         """Iterate over the questions that the job asks people, as long as they are open.
@@ -103,9 +105,9 @@ class JobHandle(_Handle):
     """A job, for its submitter. `Client.submit` makes one."""
 
     def __init__(
-        self, session: ClientSession, stream: JobStream, body: Accepted, *, idempotency_key: str
+        self, session: ClientSession, view: EventView, body: Accepted, *, idempotency_key: str
     ) -> None:
-        super().__init__(session, stream, body)
+        super().__init__(session, view, body)
         self.idempotency_key = idempotency_key
         """The key under which a repeated submit leads to this job, from any session (§7.2)."""
 
@@ -125,15 +127,16 @@ class JobHandle(_Handle):
 
 
 class ObservedJob(_Handle):
-    """A job that was submitted in another session. `Client.subscribe` makes one."""
+    """A job that is observed. `Client.subscribe` makes one."""
 
-    def __init__(self, session: ClientSession, stream: JobStream, body: Subscribed) -> None:
-        super().__init__(session, stream, body)
+    def __init__(self, session: ClientSession, view: EventView, body: Subscribed) -> None:
+        super().__init__(session, view, body)
         self.status = body.current_status
         """The job's status when the observation began."""
 
     async def unsubscribe(self) -> None:
-        """Stop observing: `events` ends. A second call does nothing."""
+        """Stop observing by this handle: `events` ends. A second call does nothing."""
+        self._view.end()
         self._session.unsubscribe(self.id)
         await trio.lowlevel.checkpoint()
 
@@ -143,23 +146,70 @@ class EventIterator:
 
     # Not an async generator: Trio wants one that is left by `break` to be closed.
 
-    def __init__(self, stream: JobStream, handle: object) -> None:
-        self._stream = stream
-        self._handle = handle  # events are kept only while there is a handle
+    def __init__(self, session: ClientSession, view: EventView) -> None:
+        self._session = session
+        self._view = view  # events are kept only while there is a view
+        self._stream = view.stream
+        self._cursor = view.begin()
         self._checkpoints = EventCheckpoints()
-        stream.iterators.add(self)
+        self._taken = 0
+        self._skipped = 0
+        """How many of the events that were taken are still to come again."""
 
     def __aiter__(self) -> EventIterator:
         return self
 
     async def __anext__(self) -> Event:
-        stream = self._stream
         await self._checkpoints.next()
-        while not stream.events:
-            if stream.incomplete is not None:
+        while not self._view.over:
+            event = self._cursor.next()
+            if event is not None:
+                counts = not is_notice(event)
+                if self._skipped:
+                    self._skipped -= counts
+                    continue
+                self._taken += counts
+                return event
+            stream = self._stream
+            if self._cursor.missed:
+                await self._read_again()
+            elif stream.incomplete is not None:
                 raise afresh(stream.incomplete)
-            if stream.end.arrived.is_set():
+            elif not stream.end.arrived.is_set():
+                await stream.log.changed()
+            else:
                 stream.end.get()  # raises if the job was lost
-                raise StopAsyncIteration
-            await stream.changed()
-        return stream.take()
+                if not (self._view.doubtful and await self._had_events()):
+                    break
+        raise StopAsyncIteration
+
+    async def _had_events(self) -> bool:
+        """Return whether a job that has ended may have events that this session was not sent."""
+        self._view.doubtful = False
+        dialect, features = self._session.greeting.dialect, self._session.greeting.features
+        if self._stream.log.end or dialect is not STANDARD or Feature.SUBSCRIBE not in features:
+            return False
+        await self._read_again()
+        return True
+
+    async def _read_again(self) -> None:
+        """Go on with a replay by the runtime.
+
+        Raises:
+            EventsNotKept: the runtime does not send the events again.
+        """
+        view, job_id = self._view, self._stream.id
+        gone = f"the events of {job_id} were not read in time, and are no longer kept"
+        if not view.history:
+            raise EventsNotKept(f"{gone}: subscribe with history=True, or use on_event")
+        wanted = WantedEvents(history=True, from_event_seq=view.from_event_seq, for_iteration=True)
+        try:
+            self._session.require(Feature.SUBSCRIBE)
+            fresh, _ = await self._session.call(subscribe_call(job_id, wanted))
+        except (ArcpError, ConnectionFailed) as error:
+            raise EventsNotKept(f"{gone}, and cannot be had again: {error}") from error
+        if fresh.cursor is None or fresh.cursor.missed:
+            raise EventsNotKept(f"{gone}, and the runtime does not send them again")
+        view.move_to(fresh)
+        self._stream, self._cursor = fresh.stream, fresh.cursor
+        self._skipped = self._taken

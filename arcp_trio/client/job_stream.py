@@ -1,19 +1,17 @@
-"""A job as its session receives it: its unread events, the chunks of its result, its end."""
+"""A job as its session receives it: its events, the chunks of its result, its end."""
 
 from __future__ import annotations
 
-from collections import deque
 from decimal import Decimal
 from typing import Final
-from weakref import WeakSet
 
 import attrs
-import trio
 
 from arcp_trio.client.asked_questions import AskedQuestions
 from arcp_trio.client.assembly import Assembly
 from arcp_trio.client.delivery import Delivery, Reply
-from arcp_trio.client.errors import BrokenResult, EventsNotKept, afresh
+from arcp_trio.client.errors import BrokenResult, afresh
+from arcp_trio.client.event_log import EventLog, ReadingPlace
 from arcp_trio.client.events import Event
 from arcp_trio.client.unread import UnreadEvents
 from arcp_trio.wire.errors import JobCancelled, JobFailed, JobTimedOut
@@ -73,23 +71,20 @@ class JobStream:
         self.credentials: dict[str, JsonObject] = {}
         self.budget: dict[str, Decimal] = {}
         """The budget when the job was accepted, or last subscribed to."""
-        self.events: deque[tuple[Event, int]] = deque()
-        """The unread events, with their sizes."""
-        self.size = 0
-        """How many bytes the unread events had on the wire."""
-        self.wanted = True
-        """Whether the program has a handle of the job, or may get one."""
+        self.log = EventLog(unread)
         self.own = False
         """Whether the job belongs to this session, which cannot unsubscribe from it then."""
-        self.claimed = False
-        """Whether the program has got a handle, or is about to."""
-        self.iterators: WeakSet[object] = WeakSet()
+        self.was_own = False
+        """Whether it did before an earlier stream of the job had ended."""
+        self.whole = True
+        """Whether the stream has the job's events from the first one on."""
+        self.told = True
+        """Whether `on_event` gets the events."""
         self.incomplete: Exception | None = None
         """Why events of the job are missing here, if some are."""
         self._delivery = delivery
-        self._unread = unread
+        self._max_result_bytes = max_result_bytes
         self._assembly = Assembly(max_result_bytes)
-        self._changed = trio.lowlevel.ParkingLot()
 
     @property
     def status(self) -> str | None:
@@ -102,19 +97,24 @@ class JobStream:
 
     # -- what arrives
 
-    def event(self, event: Event, size: int) -> None:
-        """Keep an event of `size` bytes until an iterator takes it."""
+    def event(self, event: Event, frame: str | bytes) -> bool:
+        """Keep an event, which came in this frame; return whether `on_event` gets it."""
         self.top = event.seq
-        if event.kind in _SEEN_TO:
+        replay = self.log.add(event, frame)
+        if event.kind in _SEEN_TO and (replay is None or replay.builds):
             self._see_to(event)
-        if self.wanted and self.incomplete is None:
-            if not self.events:
-                self._unread.backlogs.add(self)
-            self.events.append((event, size))
-            self.size += size
-            self._unread.add(size)
-            if self._changed:
-                self._changed.unpark_all()
+        return self.told and (replay is None or replay.told)
+
+    def begin_replay(self, most: float, *, told: bool) -> None:
+        """Note that the runtime sends up to `most` frames again, from the job's beginning or later.
+
+        With `told`, `on_event` gets them as well.
+        """
+        builds = told and not self.whole
+        if builds:
+            self._assembly = Assembly(self._max_result_bytes)
+            self.whole = True
+        self.log.begin_replay(most, told=told, builds=builds)
 
     def _see_to(self, event: Event) -> None:
         match event.kind:
@@ -181,13 +181,13 @@ class JobStream:
         if not self.end.arrived.is_set():
             self._delivery.fail(self.end, why)
             self.questions.end()
-            self._changed.unpark_all()
+            self.log.wake()
 
     def _end(self, end: JobEnd) -> None:
         self._delivery.succeed(self.end, end)
         self.questions.end()
         self.credentials.clear()  # §9.8.2: no value is kept after the job
-        self._changed.unpark_all()
+        self.log.wake()
 
     def _value(self, body: JobResult) -> JsonValue | bytes:
         if body.result_id is not None:
@@ -196,46 +196,45 @@ class JobStream:
             raise BrokenResult("chunks came, and the result does not refer to them")
         return body.value
 
-    # -- what the program takes
-
-    @property
-    def iterated(self) -> bool:
-        """Whether the program has an iterator over the events."""
-        return len(self.iterators) > 0
-
-    def take(self) -> Event:
-        """Remove the oldest unread event and return it."""
-        event, size = self.events.popleft()
-        self.size -= size
-        if not self.events:
-            self._unread.backlogs.discard(self)
-        self._unread.take(size)
-        return event
-
-    async def changed(self) -> None:
-        """Wait until there is another event, or the job's end, or an event is known to be lost."""
-        with self._unread.waiting():
-            await self._changed.park()
-
-    def discard(self) -> None:
-        """Forget the unread events and those to come, to make room for others."""
-        if not self.events:
-            return
-        self.incomplete = EventsNotKept(
-            f"the events of {self.id} were not read in time; iterate over them from the start, or "
-            "use on_event"
-        )
-        self._unread.take(self.size, len(self.events))
-        self._unread.backlogs.discard(self)
-        self.events.clear()
-        self.size = 0
-
     def miss(self, why: Exception) -> None:
         """Note that events were lost on the way. The end of the job may still arrive."""
         if self.incomplete is None:
             self.incomplete = why
-        self._changed.unpark_all()
+        self.log.wake()
 
-    def unwanted(self) -> None:
-        """Note that the program has no handle any longer, so that no events need be kept."""
-        self.wanted = False
+
+@attrs.define(eq=False)
+class EventView:
+    """What a handle sees of a job: its events from one place in its log on."""
+
+    stream: JobStream
+    place: int
+    generation: int
+    """The replays after this one are for others."""
+    history: bool
+    """Whether the place is the job's beginning, or the event after `from_event_seq`."""
+    from_event_seq: int | None = None
+    doubtful: bool = False
+    """The job may have had events before, none of which this session was sent."""
+    over: bool = attrs.field(default=False, init=False)
+    """The program does not follow the job by this view any longer."""
+    cursor: ReadingPlace | None = attrs.field(default=None, init=False)
+    """The place of the iteration that has asked for the view, up to when it goes on."""
+
+    def __attrs_post_init__(self) -> None:
+        self.stream.log.claim(self)
+
+    def begin(self) -> ReadingPlace:
+        """Begin an iteration."""
+        return ReadingPlace(self.stream.log, self.place, self.generation)
+
+    def move_to(self, other: EventView) -> None:
+        """See from now on what another view sees."""
+        other.stream.log.claim(self)
+        self.stream, self.place, self.generation = other.stream, other.place, other.generation
+
+    def end(self) -> None:
+        """Have iterations end: the program does not follow the job any longer."""
+        self.over = True
+        self.stream.log.release(self)
+        self.stream.log.wake()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 from arcp_trio.client.asked_questions import AskedQuestion, AskedQuestions
@@ -27,6 +27,8 @@ _MAX_PAST: Final = 10_000
 
 _MAX_UNCLAIMED: Final = 1_000
 """How many running jobs are followed that no call has asked for, such as delegated ones."""
+
+_T = TypeVar("_T")
 
 
 class SessionJobs:
@@ -57,7 +59,11 @@ class SessionJobs:
         self._max_result_bytes = max_result_bytes
         # Some runtimes tell the end of a job once, whatever is submitted or subscribed to later.
         self._ended: WeakValueDictionary[str, JobStream] = WeakValueDictionary()
-        self._past: dict[str, None] = {}
+        self._past: dict[str, bool] = {}
+        """Jobs that have ended, and whether they were the session's own."""
+        self._answered_at = 0
+        self._answers: set[str] = set()
+        """The ids of answers since the last number."""
         self._unclaimed: dict[str, JobStream] = {}
         """Running jobs that were accepted and that no call has asked for, the oldest first."""
 
@@ -78,6 +84,18 @@ class SessionJobs:
         stream = self.running.get(job_id or "")
         return stream is not None and seq > stream.top
 
+    def is_repeated(self, answer_id: str) -> bool:
+        """Return whether a frame without a number has come before: a resume repeats some.
+
+        Such a frame comes again only before another number.
+        """
+        if self._answered_at != self.top:
+            self._answered_at = self.top
+            self._answers.clear()
+        known = answer_id in self._answers
+        self._answers.add(answer_id)
+        return known
+
     # -- streams
 
     def begin(self, job_id: str) -> JobStream:
@@ -91,7 +109,7 @@ class SessionJobs:
             max_result_bytes=self._max_result_bytes,
         )
         self.running[job_id] = stream
-        self._past.pop(job_id, None)
+        stream.was_own = self._past.pop(job_id, False)
         return stream
 
     def submitted(self, job_id: str) -> JobStream:
@@ -104,13 +122,13 @@ class SessionJobs:
 
     def keep_unclaimed(self, stream: JobStream) -> None:
         """Follow a job that no call has asked for, such as a delegated one; not any number."""
-        if stream.claimed or stream.id not in self.running:
+        if stream.log.claimed or stream.id not in self.running:
             return
         self._unclaimed[stream.id] = stream
         if len(self._unclaimed) > _MAX_UNCLAIMED:
             oldest = next(iter(self._unclaimed.values()))
             del self._unclaimed[oldest.id]
-            if not oldest.claimed:
+            if not oldest.log.claimed:
                 log.debug("forgotten: %s, as more jobs are accepted than are followed", oldest.id)
                 self.lose(oldest, InvalidRequest("the runtime has told of too many jobs"))
 
@@ -119,6 +137,7 @@ class SessionJobs:
         stream = self.running.get(job_id) or self._ended.get(job_id)
         if stream is None and job_id in self._past:
             stream = self.begin(job_id)
+            stream.whole = False
             self.end_unknown(stream, f"{job_id} has ended, and its handle no longer exists")
         return stream
 
@@ -129,13 +148,13 @@ class SessionJobs:
             self.begin(job_id)
 
     def leave(self, job_id: str) -> bool:
-        """Stop observing a job; return False if this session does not observe it."""
+        """Stop observing a job; return False if this session does not, or has to go on."""
         stream = self.running.get(job_id)
-        if stream is None or stream.own:
+        if stream is None or stream.own or stream.log.viewed:
             return False
         stream.end_unknown(InvalidRequest("the job is no longer observed"))
         del self.running[job_id]
-        _remember(self.left, job_id)
+        _remember(self.left, job_id, None)
         return True
 
     def lose(self, stream: JobStream, why: Exception) -> None:
@@ -159,9 +178,9 @@ class SessionJobs:
         self.running.pop(stream.id, None)
         self._unclaimed.pop(stream.id, None)
         self._ended[stream.id] = stream
-        _remember(self._past, stream.id)
-        if not stream.claimed:
-            stream.discard()
+        _remember(self._past, stream.id, stream.own or stream.was_own)
+        if not stream.log.claimed:
+            stream.log.discard()
         self._calls.job_ended(stream.id)
 
     def open_questions(self) -> list[AskedQuestion]:
@@ -170,14 +189,12 @@ class SessionJobs:
 
     # -- frames
 
-    def event(self, event: Event, size: int) -> None:
-        """Take a `job.event` of `size` bytes (§8.1)."""
+    def event(self, event: Event, frame: str | bytes) -> None:
+        """Take a `job.event`, which came in this frame (§8.1)."""
         stream = self.running.get(event.job_id)
-        if stream is not None:
-            stream.event(event, size)
-        elif event.job_id in self.left:
-            return
-        self._delivery.event(event, size, self.top)
+        told = stream.event(event, frame) if stream is not None else event.job_id not in self.left
+        if told:
+            self._delivery.event(event, len(frame), self.top)
 
     def result(self, frame: Envelope, _: str | bytes) -> None:
         """Take a `job.result` (§7.3)."""
@@ -205,7 +222,7 @@ class SessionJobs:
         self._retire(stream)
 
 
-def _remember(jobs: dict[str, None], job_id: str) -> None:
-    jobs[job_id] = None
+def _remember(jobs: dict[str, _T], job_id: str, what: _T) -> None:
+    jobs[job_id] = what
     if len(jobs) > _MAX_PAST:
         del jobs[next(iter(jobs))]

@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 import trio
 
 from arcp_trio.client.answers import ENDED
-from arcp_trio.client.calls import SUBMIT, Call, list_call, subscribe_call
+from arcp_trio.client.calls import SUBMIT, Call, WantedEvents, list_call, subscribe_call
 from arcp_trio.client.errors import ProtocolError
-from arcp_trio.client.job_stream import JobStream
+from arcp_trio.client.job_stream import EventView, JobStream
 from arcp_trio.client.listing import JobIterator
 from arcp_trio.client.session import ClientSession
 from arcp_trio.wire.errors import ArcpError, HeartbeatLost, ResumeWindowExpired
@@ -62,7 +62,7 @@ async def _recover(session: ClientSession, stream: JobStream, status: str | None
         raise HeartbeatLost(f"it is not known how {stream.id} ended")
     if status not in ENDED:
         stream.top = 0  # the new subscription may be numbered from 1
-        _, subscribed = await _ask(session, subscribe_call(stream.id, history=False))
+        _, subscribed = await _ask(session, subscribe_call(stream.id, WantedEvents()))
         status = subscribed.current_status
     if status in ENDED and not stream.end.arrived.is_set():
         await _fetch_end(session, stream)
@@ -71,7 +71,7 @@ async def _recover(session: ClientSession, stream: JobStream, status: str | None
 async def _fetch_end(session: ClientSession, stream: JobStream) -> None:
     """Submit the job again under its key: the runtime repeats the acceptance and the end."""
     if stream.submission is not None:
-        again: Call[tuple[JobStream, Accepted]] = Call(SUBMIT, stream.submission)
+        again: Call[tuple[EventView, Accepted]] = Call(SUBMIT, stream.submission)
         await _ask(session, again)
         with trio.move_on_after(PATIENCE_SECONDS):
             await stream.end.arrived.wait()

@@ -129,7 +129,7 @@ class ClientSession:
             self.calls.remove(call)
 
     def unsubscribe(self, job_id: str) -> None:
-        """Stop observing a job; do nothing if this session does not observe it."""
+        """Stop observing a job, unless it is the session's own or has another handle."""
         if self.jobs.leave(job_id) and self.connection is not None:
             self.connection.send("job.unsubscribe", {"job_id": job_id}, job_id=job_id)
 
@@ -175,17 +175,17 @@ class ClientSession:
             return
         handler(frame, text)
 
-    def take_event(self, event: Event, size: int) -> None:
-        """Take the next frame, which is an event of `size` bytes.
+    def take_event(self, event: Event, frame: str | bytes) -> None:
+        """Take the next frame, which is an event.
 
         Raises:
             Gap: frames before it are missing.
         """
         if self.jobs.is_new(event.seq, event.job_id):
-            self.jobs.event(event, size)
+            self.jobs.event(event, frame)
 
     def _event(self, frame: Envelope, text: str | bytes) -> None:
-        self.jobs.event(read_event(frame), len(text))
+        self.jobs.event(read_event(frame), text)
 
     def _error(self, frame: Envelope, _: str | bytes) -> None:
         error = error_from_payload(frame.payload)

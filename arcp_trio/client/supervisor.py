@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -65,6 +66,8 @@ class Supervisor:
         self.leaving = False
         """Whether the program leaves, so that the end of the connection is not a loss."""
         self._dialer = dialer
+        self._openers = deque((dialer.open, *dialer.others))
+        """The ways to the runtime; the first one is the next to be tried."""
         self._token = token
         self._features = tuple(features)
         self._delivery = delivery
@@ -83,7 +86,7 @@ class Supervisor:
             ConnectionFailed, ArcpError: the session cannot be opened, or cannot be resumed.
         """
         try:
-            why = await self._use_connection()
+            why = await self._use_any()
             while not self.leaving:
                 self._judge(why)
                 why = await self._reconnect(why)
@@ -107,14 +110,19 @@ class Supervisor:
         self.session.connection_states.change(connected=False)
         lost_at = trio.current_time()
         pause = FIRST_PAUSE_SECONDS
+        moves_on = isinstance(why, TransportClosed) and why.code == CloseCode.ELSEWHERE
+        if moves_on:
+            self._openers.rotate(-1)
         while True:
             left = max(0.0, lost_at + patience - trio.current_time())
             wait = min(random.uniform(pause / 2, pause), left)  # noqa: S311 - no secret
+            if moves_on and self._dialer.others:
+                wait, moves_on = 0.0, False  # that node is gone, and the others are not
             self.session.connection_states.next_attempt = trio.current_time() + wait
             await trio.sleep(wait)
             self.session.connection_states.next_attempt = None
             try:
-                return await self._use_connection()
+                return await self._use_any()
             except ConnectionFailed as error:
                 why = error
             except ArcpError as error:
@@ -125,6 +133,28 @@ class Supervisor:
                 raise self._given_up(why, patience, window) from why
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
+    async def _use_any(self) -> Exception:
+        """Open a connection in the first way that works, use it, and return why it ended.
+
+        Raises:
+            ConnectionFailed, ArcpError: no way led to a session, or a refusal counts for all.
+        """
+        failed: list[ConnectionFailed | ArcpError] = []
+        for _ in self._openers.copy():
+            try:
+                return await self._use_connection()
+            except ConnectionFailed as error:
+                failed.append(error)
+            except ArcpError as error:
+                failed.append(error)
+                if error.code not in _NOT_YET:
+                    break
+            self._openers.rotate(-1)
+        last = failed[-1]
+        if len(failed) == 1 or isinstance(last, ArcpError):
+            raise last
+        raise type(last)("; ".join(map(str, failed))) from last
+
     async def _use_connection(self) -> Exception:
         """Open a connection, use it until it ends, and return why it ended.
 
@@ -132,7 +162,7 @@ class Supervisor:
             ConnectionFailed, ArcpError: there was no connection, or no session on it.
         """
         with trio.CancelScope(deadline=trio.current_time() + self._dialer.seconds) as opening:
-            async with self._dialer.open() as transport:
+            async with self._openers[0]() as transport:
                 try:
                     greeting = await greet(transport, self._hello(), self._features)
                 except TransportClosed as error:

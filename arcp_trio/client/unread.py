@@ -1,21 +1,24 @@
-"""Bounds the events that were read from the network and that the program has not taken yet.
+"""Bounds the events that a client keeps: those to be read, and those for later iterations.
 
-No event is lost unnoticed, and memory is bounded. At the bound the client stops reading: the
-network's back-pressure reaches the runtime, which keeps the rest. But a program may be waiting for
-a frame that comes after events it does not take, and must get that frame:
+No event is lost unnoticed, and memory is bounded. At the bound, events go that every iteration has
+passed, and those of jobs to which the program has no handle any more. If that is not enough, the
+client stops reading: the network's back-pressure reaches the runtime, which keeps the rest. But a
+program may be waiting for a frame that comes after events it does not take, and must get that
+frame:
 
-- The backlogs of jobs to which the program has no handle any more are discarded first.
-- Then the largest backlog of a job over which the program does not iterate is discarded; iterating
-  over it later raises `EventsNotKept`. With `on_event` this is done even if no call waits.
+- The largest backlog of a job over which the program does not iterate is discarded. With
+  `on_event` this is done even if no call waits.
 - If every backlog is iterated over, or waits for `on_event`, and still no event is taken, the
   client reads beyond the bound for a while, further each time.
+
+An iteration that needs events which are gone has the runtime send them again.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 import trio
@@ -30,7 +33,7 @@ FIRST_EXCESS: Final = 1 / 32
 
 
 class Backlog(Protocol):
-    """The unread events of one job."""
+    """The kept events of one job."""
 
     @property
     def size(self) -> int:
@@ -47,17 +50,28 @@ class Backlog(Protocol):
         """Whether the program has an iterator over the events."""
         ...
 
+    @property
+    def passed(self) -> int:
+        """How many events no iteration still has to read."""
+        ...
+
+    def let_go_passed(self) -> None:
+        """Forget the events that no iteration still has to read."""
+        ...
+
     def discard(self) -> None:
         """Forget the events, and those to come."""
         ...
 
 
 class UnreadEvents:
-    """Counts the unread events of one client, over all of its jobs."""
+    """Counts the kept events of one client, over all of its jobs."""
 
     def __init__(self, *, handled: bool = False) -> None:
         self.backlogs: set[Backlog] = set()
         """The backlogs that are not empty."""
+        self.stalled = False
+        """The connection does not read on before an event is taken."""
         self._handled = handled  # with on_event: no program needs a backlog as well
         self._events = 0
         self._bytes = 0
@@ -85,14 +99,24 @@ class UnreadEvents:
         self._bytes += size
 
     def take(self, size: int, events: int = 1) -> None:
-        """Stop counting `events` events of `size` bytes in all: they were taken or discarded."""
+        """Stop counting `events` events of `size` bytes in all: they are not kept any longer."""
         self._events -= events
         self._bytes -= size
-        self._taken += events
         if self._excess and self._load < 1 / 2:
             self._excess, self._next_excess = 0.0, FIRST_EXCESS
-        if self._changed:
-            self._changed.unpark_all()
+        if self.stalled:
+            self.taken()
+
+    def taken(self) -> None:
+        """Notice that the program has taken an event: if the reading is stalled, it may go on."""
+        self._taken += 1
+        self._changed.unpark_all()
+
+    def look_soon(self) -> None:
+        """Discard the backlogs that the program cannot read any more; may be called anywhere."""
+        with suppress(RuntimeError):  # outside of Trio; `make_room` looks, too
+            token = trio.lowlevel.current_trio_token()
+            token.run_sync_soon(self._discard_unwanted, idempotent=True)
 
     @contextmanager
     def waiting(self) -> Generator[None]:
@@ -106,10 +130,17 @@ class UnreadEvents:
 
     async def make_room(self) -> None:
         """Wait until the connection may read on, or discard backlogs so that it may."""
+        try:
+            await self._make_room()
+        finally:
+            self.stalled = False
+
+    async def _make_room(self) -> None:
         while self.full:
-            if self._discard_largest():
+            if self._discard_unwanted() or self._let_go_passed() or self._discard_largest():
                 continue
             before = self._taken
+            self.stalled = True
             with trio.move_on_after(PATIENCE_SECONDS if self._waiting else math.inf):
                 await self._changed.park()
                 continue
@@ -120,17 +151,29 @@ class UnreadEvents:
 
     @property
     def _load(self) -> float:
-        """How much is unread, as a share of the bound."""
+        """How much is kept, as a share of the bound."""
         return max(self._events / MAX_EVENTS, self._bytes / MAX_BYTES)
 
-    def _discard_largest(self) -> bool:
-        """Discard the largest backlog that the program can do without, if there is one.
+    def _discard_unwanted(self) -> bool:
+        """Discard the backlogs that the program cannot read any more."""
+        unwanted = [backlog for backlog in self.backlogs if not backlog.wanted]
+        for backlog in unwanted:
+            backlog.discard()
+        return bool(unwanted)
 
-        Those that it cannot read any more come first.
-        """
-        candidates = [backlog for backlog in self.backlogs if not backlog.wanted]
-        if not candidates and (self._handled or self._waiting > 0):
-            candidates = [backlog for backlog in self.backlogs if not backlog.iterated]
+    def _let_go_passed(self) -> bool:
+        """Forget what every iteration has passed, of the job where that is most."""
+        most = max(self.backlogs, key=lambda backlog: backlog.passed, default=None)
+        if most is None or not most.passed:
+            return False
+        most.let_go_passed()
+        return True
+
+    def _discard_largest(self) -> bool:
+        """Discard the largest backlog over which the program does not iterate, if it may go."""
+        if not self._handled and not self._waiting:
+            return False
+        candidates = [backlog for backlog in self.backlogs if not backlog.iterated]
         if not candidates:
             return False
         max(candidates, key=lambda backlog: backlog.size).discard()

@@ -16,7 +16,7 @@ export interface Options {
 	 * of `Date.now()`.
 	 */
 	onstate?: (state: State, retryAt: number | null) => void;
-	/** Another implementation than the global one. */
+	/** Another implementation than the global one, or one where there is none, as in Node before 22: of the package `ws`. */
 	WebSocket?: new (url: string) => WebSocket;
 }
 

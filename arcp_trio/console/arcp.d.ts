@@ -1,5 +1,9 @@
-/** Open a session, or throw the `ArcpError` with which the runtime refuses it. @param {string} url @param {Options} options */
-export function connect(url: string, options: Options): Promise<Client>;
+/**
+ * Open a session, or throw the `ArcpError` with which the runtime refuses it. Several addresses, such as those of a
+ * cluster's nodes, are tried in turn.
+ * @param {string | string[]} url @param {Options} options
+ */
+export function connect(url: string | string[], options: Options): Promise<Client>;
 /** A refusal of the runtime, or the end of a job that has failed (§12). */
 export class ArcpError extends Error {
     /** @param {Fields} payload */
@@ -13,8 +17,9 @@ export class ArcpError extends Error {
 }
 /** A session with a runtime, over one connection after another; `connect` makes one. */
 export class Client {
-    /** @param {string} url @param {Options} options */
-    constructor(url: string, options: Options);
+    /** @param {string | string[]} url @param {Options} options */
+    constructor(url: string | string[], options: Options);
+    /** The address that is used now. */
     url: string;
     /** @type {State} */
     state: State;
@@ -46,13 +51,13 @@ export class Client {
      */
     submit(agent: string, input?: Json, options?: SubmitOptions): Promise<Job>;
     /**
-     * Follow a job that was submitted elsewhere (§7.6), with what happened before if `history`.
+     * Follow a job (§7.6), with what happened before if `history`.
      * @param {string} jobId @param {{ history?: boolean }} [options] @returns {Promise<Job>}
      */
     subscribe(jobId: string, { history }?: {
         history?: boolean;
     }): Promise<Job>;
-    /** Follow a job no longer. @param {string} jobId */
+    /** Follow a job no longer: the iterations over it end. @param {string} jobId */
     unsubscribe(jobId: string): void;
     /**
      * One page of the jobs that may be observed, newest first (§6.6).
@@ -96,8 +101,8 @@ export class Client {
 }
 /** A job of the session: iterate over it for its events, and await `result`. */
 export class Job {
-    /** @param {Fields} accepted @param {boolean} keeps whether its events are kept until they are iterated over */
-    constructor(accepted: Fields, keeps: boolean);
+    /** @internal @param {any} view @param {any} again @param {boolean} [doubtful] */
+    constructor(view: any, again: any, doubtful?: boolean);
     /** @type {string} */
     id: string;
     /** `name@version` @type {string} */
@@ -108,15 +113,7 @@ export class Job {
     accepted: Fields;
     /** Its result; rejected with an `ArcpError` if it fails. @type {Promise<any>} */
     result: Promise<any>;
-    /** @internal */
-    _chunks: Chunks;
-    /** @internal @param {JobEvent} event */
-    _add(event: JobEvent): void;
-    /** @internal @param {JobEnd} end */
-    _finish(end: JobEnd): void;
-    /** @internal @param {Error} error */
-    _lose(error: Error): void;
-    /** @returns {AsyncGenerator<JobEvent, void, void>} */
+    /** Each iteration gets every event; the runtime sends again what is no longer kept. @returns {AsyncGenerator<JobEvent, void, void>} */
     [Symbol.asyncIterator](): AsyncGenerator<JobEvent, void, void>;
     #private;
 }
@@ -125,16 +122,4 @@ import type { Fields } from './arcp-types.d.ts';
 import type { State } from './arcp-types.d.ts';
 import type { Json } from './arcp-types.d.ts';
 import type { SubmitOptions } from './arcp-types.d.ts';
-/** Puts streamed results together (§8.4): text, or bytes if they come in base64. */
-declare class Chunks {
-    add({ result_id, encoding, data }: {
-        result_id: any;
-        encoding: any;
-        data: any;
-    }): void;
-    whole(resultId: any): any;
-    #private;
-}
 import type { JobEvent } from './arcp-types.d.ts';
-import type { JobEnd } from './arcp-types.d.ts';
-export {};

@@ -14,8 +14,11 @@ const LONGEST_PAUSE_MS = 10_000;
 const OPENING_MS = 15_000;
 const ACK_MS = 250;
 const MOST_GAPS = 3;
-/** Events of one job that nobody has iterated over. */
+/** How many events of a job are kept: those that every iteration has read, and those that one has yet to read. */
+const MOST_READ = 10_000;
 const MOST_UNREAD = 100_000;
+/** The code with which a node closes whose clients are to go elsewhere. */
+const ELSEWHERE = 1012;
 /** Refusals of a resume that are worth another try. */
 const NOT_YET = ['INTERNAL_ERROR', 'PERMISSION_DENIED', 'HEARTBEAT_LOST'];
 
@@ -34,7 +37,11 @@ export class ArcpError extends Error {
 	}
 }
 
-/** Open a session, or throw the `ArcpError` with which the runtime refuses it. @param {string} url @param {Options} options */
+/**
+ * Open a session, or throw the `ArcpError` with which the runtime refuses it. Several addresses, such as those of a
+ * cluster's nodes, are tried in turn.
+ * @param {string | string[]} url @param {Options} options
+ */
 export async function connect(url, options) {
 	const client = new Client(url, options);
 	await client.opened;
@@ -54,7 +61,16 @@ export class Client {
 	/** Calls by the ids under which they were sent, and those without an answer. */
 	#calls = new Map();
 	#waiting = new Set();
+	/** What comes of the jobs that go on. @type {Map<string, Stream>} */
 	#jobs = new Map();
+	/** Jobs that were submitted in this session. */
+	#own = new Set();
+	/** The ids of answers since the last number: a resume repeats some. */
+	#answers = new Set();
+	/** @type {string[]} */
+	#urls;
+	/** How many of the addresses have failed in a row. */
+	#failed = 0;
 	/** Jobs followed no longer, unless the runtime surely knows. */
 	#left = new Set();
 	#pause = FIRST_PAUSE_MS;
@@ -64,9 +80,15 @@ export class Client {
 	#gaps = 0;
 	#timers = new Set();
 
-	/** @param {string} url @param {Options} options */
+	/** @param {string | string[]} url @param {Options} options */
 	constructor(url, options) {
-		this.url = url;
+		if (!options.WebSocket && !globalThis.WebSocket) {
+			const advice = 'use Node 22 or later, or give one: connect(url, { token, WebSocket }), from the package ws';
+			throw new Error(`there is no WebSocket here: ${advice}`);
+		}
+		this.#urls = [url].flat();
+		/** The address that is used now. */
+		this.url = this.#urls[0];
 		/** @type {State} */
 		this.state = 'connecting';
 		/** When the next attempt to connect is made, as of `Date.now()`. @type {number | null} */
@@ -116,7 +138,7 @@ export class Client {
 	async submit(agent, input = null, options = {}) {
 		const { budget = {}, expiresAt, idempotencyKey = newId('key_') } = options;
 		const amounts = Object.entries(budget).map(([name, most]) => `${name}:${most}`);
-		return this.#call('job.submit', {
+		const view = await this.#call('job.submit', {
 			agent,
 			input,
 			idempotency_key: idempotencyKey,
@@ -124,18 +146,27 @@ export class Client {
 			lease_constraints: expiresAt && { expires_at: expiresAt },
 			max_runtime_sec: options.maxRuntime,
 		});
+		// Under a key of the program's the job may have ended before.
+		return new Job(view, this.#history(view), Boolean(options.idempotencyKey));
 	}
 
 	/**
-	 * Follow a job that was submitted elsewhere (§7.6), with what happened before if `history`.
+	 * Follow a job (§7.6), with what happened before if `history`.
 	 * @param {string} jobId @param {{ history?: boolean }} [options] @returns {Promise<Job>}
 	 */
 	async subscribe(jobId, { history = false } = {}) {
-		return this.#call('job.subscribe', { job_id: jobId, history }, jobId);
+		const view = await this.#call('job.subscribe', { job_id: jobId, history }, jobId);
+		return new Job(view, history ? this.#history(view) : null);
 	}
 
-	/** Follow a job no longer. @param {string} jobId */
+	/** What has a job's events come again. */
+	#history({ accepted: { job_id } }) {
+		return () => this.#call('job.subscribe', { job_id, history: true }, job_id);
+	}
+
+	/** Follow a job no longer: the iterations over it end. @param {string} jobId */
 	unsubscribe(jobId) {
+		if (!this.#own.has(jobId)) this.#jobs.get(jobId)?.leave();
 		this.#jobs.delete(jobId);
 		this.#left.add(jobId);
 		this.#send('job.unsubscribe', { job_id: jobId });
@@ -222,6 +253,7 @@ export class Client {
 
 	#open() {
 		this.#clearTimers();
+		this.url = this.#urls[0];
 		const socket = new (this.#options.WebSocket ?? WebSocket)(this.url);
 		this.#socket = socket;
 		this.#heardAt = Date.now();
@@ -230,7 +262,8 @@ export class Client {
 		socket.onmessage = (message) => {
 			if (this.#socket === socket) this.#take(JSON.parse(String(message.data)));
 		};
-		socket.onclose = socket.onerror = () => this.#lost(socket);
+		socket.onerror = () => this.#lost(socket);
+		socket.onclose = ({ code }) => this.#lost(socket, code);
 	}
 
 	#hello() {
@@ -245,21 +278,29 @@ export class Client {
 
 	#drop() {
 		this.#clearTimers();
-		this.#socket?.close();
-		this.#socket = null;
+		const socket = this.#socket;
+		this.#socket = null; // before, as some implementations tell at once that it is closed
+		socket?.close();
 	}
 
-	#lost(socket = this.#socket) {
+	#lost(socket = this.#socket, code = 0) {
 		if (this.#socket !== socket || this.state === 'closed') return;
 		this.#drop();
-		if (this.state === 'connecting') return this.#end(new Error(`no connection to ${this.url}`));
+		const urls = this.#urls;
 		if (this.state === 'live') this.#lostAt = Date.now();
+		if (this.state !== 'live' || code === ELSEWHERE) {
+			urls.push(/** @type {string} */ (urls.shift()));
+			this.#failed += 1;
+		}
+		const more = this.#failed % urls.length > 0;
+		if (this.state === 'connecting')
+			return more ? this.#open() : this.#end(new Error(`no connection to ${urls.join(', ')}`));
 		const window = 1000 * (this.welcome.resume_window_sec ?? 60);
 		if (Date.now() > this.#lostAt + window) {
 			return this.#end(new ArcpError({ code: 'RESUME_WINDOW_EXPIRED', message: 'lost for too long' }));
 		}
-		const pause = this.#pause * (0.5 + Math.random() / 2);
-		this.#pause = Math.min(2 * this.#pause, LONGEST_PAUSE_MS);
+		const pause = more ? 0 : this.#pause * (0.5 + Math.random() / 2);
+		if (!more) this.#pause = Math.min(2 * this.#pause, LONGEST_PAUSE_MS);
 		this.#change('reconnecting', Date.now() + pause);
 		this.#later(pause, () => this.#open());
 	}
@@ -276,7 +317,7 @@ export class Client {
 		for (const call of this.#waiting) call.reject(error);
 		this.#waiting.clear();
 		this.#calls.clear();
-		for (const job of this.#jobs.values()) job._lose(error);
+		for (const stream of this.#jobs.values()) stream.lose(error);
 		this.#opened.reject(error);
 		this.#change('closed', null);
 		this.#closed.resolve(why);
@@ -297,6 +338,7 @@ export class Client {
 		this.sessionId = sessionId;
 		this.#resumeToken = frame.payload.resume_token ?? this.#resumeToken;
 		this.#pause = FIRST_PAUSE_MS;
+		this.#failed = 0;
 		this.#clearTimers();
 		this.#change('live', null);
 		for (const jobId of this.#left) this.#send('job.unsubscribe', { job_id: jobId });
@@ -343,7 +385,9 @@ export class Client {
 				return this.#refused(payload);
 			case 'job.accepted':
 			case 'job.subscribed':
-				return this.#settle(payload.request_id, this.#begin(payload));
+				if (this.#answers.has(frame.id)) return;
+				this.#answers.add(frame.id);
+				return this.#settle(payload.request_id, this.#begin(frame.type, payload));
 			case 'job.cancelled':
 				for (const call of this.#waiting) {
 					const meant = call.kind === 'job.cancel' && call.jobId === (frame.job_id ?? payload.job_id);
@@ -373,6 +417,7 @@ export class Client {
 			return false;
 		}
 		this.#gaps = 0;
+		this.#answers.clear();
 		this.lastSeq = seq;
 		if (!this.#ackDue && this.features.includes('ack')) {
 			this.#ackDue = true;
@@ -391,11 +436,11 @@ export class Client {
 			return again ? this.#lost() : this.#end(error);
 		}
 		const call = this.#calls.get(payload.request_id);
-		const job = this.#jobs.get(payload.job_id);
+		const stream = this.#jobs.get(payload.job_id);
 		if (call) this.#done(call).reject(error);
-		else if (job) {
-			job._lose(error);
-			this.#jobs.delete(job.id);
+		else if (stream) {
+			stream.lose(error);
+			this.#jobs.delete(payload.job_id);
 		} else if (error.code === 'UNAUTHENTICATED') this.#end(error);
 	}
 
@@ -411,26 +456,39 @@ export class Client {
 		return call;
 	}
 
-	#begin(payload) {
-		this.#left.delete(payload.job_id);
-		const known = this.#jobs.get(payload.job_id);
-		const job = known ?? new Job(payload, this.#options.onevent === undefined);
-		const { current_status: status = 'pending', replayed } = payload;
-		if (replayed || ['pending', 'running'].includes(status)) this.#jobs.set(job.id, job);
-		else if (!known) job._lose(new Error(`the job had ended: ${status}`));
-		return job;
+	/** Take the answer to a submit or a subscription; return what its caller sees of the job. */
+	#begin(type, payload) {
+		const { job_id: id, current_status: status = 'pending', replayed = false, subscribed_from: until = 0 } = payload;
+		const [call, known] = [this.#calls.get(payload.request_id), this.#jobs.get(id)];
+		const submitted = type === 'job.accepted';
+		const whole = submitted || call?.payload.history === true;
+		this.#left.delete(id);
+		const stream = known ?? new Stream(this.#options.onevent === undefined, whole);
+		if (replayed || ['pending', 'running'].includes(status)) this.#jobs.set(id, stream);
+		else if (!known) stream.lose(new Error(`the job had ended: ${status}`));
+		let [start, generation] = [0, 0];
+		if (known && !submitted) {
+			if (replayed) stream.repeat(Math.max(1, until - this.lastSeq), Boolean(call));
+			[start, generation] = [stream.end, stream.generation];
+		} else if (known && call && !this.#own.has(id)) {
+			// The events come from the first one on, also those that have come before.
+			stream.repeat(Infinity, !stream.whole);
+			[start, generation] = [stream.end, stream.generation];
+		}
+		if (submitted) this.#own.add(id);
+		return { stream, accepted: payload, start, generation };
 	}
 
 	#event(frame) {
 		const { kind, body, ts } = frame.payload;
 		const event = { jobId: frame.job_id, seq: frame.event_seq, kind, body, ts };
-		this.#jobs.get(frame.job_id)?._add(event);
-		this.#options.onevent?.(event);
+		const stream = this.#jobs.get(frame.job_id);
+		if (!stream || stream.add(event, frame.id)) this.#options.onevent?.(event);
 	}
 
 	#terminal(frame) {
 		const { payload } = frame;
-		const job = this.#jobs.get(frame.job_id);
+		const stream = this.#jobs.get(frame.job_id);
 		this.#jobs.delete(frame.job_id);
 		/** @type {JobEnd} */
 		const end = {
@@ -441,27 +499,22 @@ export class Client {
 			ts: payload.completed_at,
 		};
 		if (frame.type === 'job.error') end.error = new ArcpError(payload);
-		else end.result = payload.result_id ? job?._chunks.whole(payload.result_id) : payload.result;
-		job?._finish(end);
+		else end.result = payload.result_id ? stream?.chunks.whole(payload.result_id) : payload.result;
+		stream?.finish(end);
 		this.#options.onevent?.(end);
 	}
 }
 
 /** A job of the session: iterate over it for its events, and await `result`. */
 export class Job {
-	#keeps;
-	/** @type {JobEvent[]} */
-	#unread = [];
-	/** How many of them were read. */
-	#read = 0;
-	#over = false;
-	/** @type {Error | null} */
-	#error = null;
-	#news = deferred();
-	#end = deferred();
+	/** What it sees of the job: its events from a place on. */
+	#view;
+	#again;
+	#doubtful;
 
-	/** @param {Fields} accepted @param {boolean} keeps whether its events are kept until they are iterated over */
-	constructor(accepted, keeps) {
+	/** @internal @param {any} view @param {any} again @param {boolean} [doubtful] */
+	constructor(view, again, doubtful = false) {
+		const { accepted, stream } = view;
 		/** @type {string} */
 		this.id = accepted.job_id;
 		/** `name@version` @type {string} */
@@ -471,59 +524,157 @@ export class Job {
 		/** All that the runtime said when it was accepted, or subscribed to. @type {Fields} */
 		this.accepted = accepted;
 		/** Its result; rejected with an `ArcpError` if it fails. @type {Promise<any>} */
-		this.result = this.#end.promise;
-		this.#keeps = keeps;
-		/** @internal */
-		this._chunks = new Chunks();
+		this.result = stream.result;
+		this.#view = view;
+		this.#again = again;
+		this.#doubtful = doubtful;
 	}
 
-	/** @returns {AsyncGenerator<JobEvent, void, void>} */
+	/** Each iteration gets every event; the runtime sends again what is no longer kept. @returns {AsyncGenerator<JobEvent, void, void>} */
 	async *[Symbol.asyncIterator]() {
-		for (;;) {
-			const event = this.#unread[this.#read];
-			if (event) {
-				this.#read += 1;
-				yield event;
-			} else if (this.#read) {
-				this.#unread = [];
-				this.#read = 0;
-			} else if (this.#error) throw this.#error;
-			else if (this.#over) return;
-			else await this.#news.promise;
+		let { stream, start, generation } = this.#view;
+		if (!stream.keeps) throw new Error('onevent gets the events, so that jobs cannot be iterated over');
+		let cursor = stream.read(start);
+		let asked = false;
+		try {
+			for (;;) {
+				const event = stream.next(cursor, generation);
+				const missed = !event && cursor.place < stream.base;
+				if (event) yield event;
+				else if (missed || (stream.over && this.#doubtful && !stream.end)) {
+					this.#doubtful = false;
+					if (asked || cursor.place > start) throw new Error('too many events were not read in time');
+					if (!this.#again) throw new Error('the events are no longer kept: subscribe with history');
+					asked = true;
+					this.#view = await this.#again();
+					stream.cursors.delete(cursor);
+					({ stream, start, generation } = this.#view);
+					cursor = stream.read(start);
+				} else if (stream.error) throw stream.error;
+				else if (stream.over) return;
+				else await stream.news.promise;
+			}
+		} finally {
+			stream.cursors.delete(cursor);
 		}
 	}
+}
 
-	/** @internal @param {JobEvent} event */
-	_add(event) {
-		if (event.kind === 'result_chunk') this._chunks.add(event.body);
-		if (!this.#keeps || this.#error) return;
-		this.#unread.push(event);
-		if (this.#unread.length - this.#read > MOST_UNREAD) {
-			this.#unread = [];
-			this.#read = 0;
-			this.#error = new Error('too many events were not read');
-		}
-		this.#wake();
+/** What comes of one job, for its handles and their iterations: a log of events, in which each has its own place. */
+class Stream {
+	/** The kept events, each with the oldest generation of views that sees it. @type {{ event: JobEvent, from: number }[]} */
+	#events = [];
+	/** What the runtime sends again: until which id, how many at most, and whom it is for. @type {any[]} */
+	#repeats = [];
+	/** The id of the last event since the last repeat began. @type {string | null} */
+	#lastId = null;
+	#furthest = 0;
+	#end = deferred();
+	/** The place of the oldest kept event. */
+	base = 0;
+	generation = 0;
+	/** @type {Set<{ place: number }>} */
+	cursors = new Set();
+	over = false;
+	/** @type {Error | null} */
+	error = null;
+	news = deferred();
+	chunks = new Chunks();
+
+	/** @param {boolean} keeps whether events are kept for iterations @param {boolean} whole whether it has the first one */
+	constructor(keeps, whole) {
+		this.keeps = keeps;
+		this.whole = whole;
+		this.result = this.#end.promise;
 	}
 
-	/** @internal @param {JobEnd} end */
-	_finish(end) {
-		this.#over = true;
+	/** The place after the last event. */
+	get end() {
+		return this.base + this.#events.length;
+	}
+
+	/** Begin an iteration at a place. @param {number} place */
+	read(place) {
+		const cursor = { place };
+		this.cursors.add(cursor);
+		return cursor;
+	}
+
+	/** The next event that a view of this generation sees. */
+	next(cursor, generation) {
+		while (cursor.place >= this.base && cursor.place < this.end) {
+			const { event, from } = this.#events[cursor.place - this.base];
+			cursor.place += 1;
+			this.#furthest = Math.max(this.#furthest, cursor.place);
+			if (from <= generation) return event;
+		}
+		return null;
+	}
+
+	/** Take an event; return whether `onevent` gets it. @param {JobEvent} event @param {string} id */
+	add(event, id) {
+		// That the client is behind is told to this session alone, and does not come again.
+		const isNotice = event.kind === 'status' && event.body?.phase === 'back_pressure';
+		const repeat = isNotice ? null : this.#repeats.at(-1);
+		if (repeat) {
+			repeat.left -= 1;
+			if (id === repeat.lastId || repeat.left <= 0) this.#repeats.pop();
+		}
+		if (!isNotice) this.#lastId = id;
+		if (event.kind === 'result_chunk' && (!repeat || repeat.builds)) this.chunks.add(event.body);
+		if (this.keeps) {
+			this.#events.push({ event, from: repeat ? repeat.generation + 1 : 0 });
+			if (this.#events.length > MOST_READ) this.#forget();
+			this.#wake();
+		}
+		return !repeat || repeat.told;
+	}
+
+	/** Up to `most` events come again, for the views from now on: the others do not see them. */
+	repeat(most, told) {
+		const builds = told && !this.whole;
+		if (builds) {
+			this.chunks = new Chunks();
+			this.whole = true;
+		}
+		this.#repeats.push({ generation: this.generation, lastId: this.#lastId, left: most, told, builds });
+		this.generation += 1;
+		this.#lastId = null;
+	}
+
+	/** Forget what every iteration has read, or if that is little and there is too much, the older half. */
+	#forget() {
+		const reached = this.cursors.size ? Math.min(...Array.from(this.cursors, (each) => each.place)) : this.#furthest;
+		const [read, kept] = [reached - this.base, this.#events.length];
+		const gone = read > MOST_READ / 2 ? read : kept > MOST_UNREAD ? kept / 2 : 0;
+		this.base += Math.floor(gone);
+		this.#events.splice(0, Math.floor(gone));
+	}
+
+	/** @param {JobEnd} end */
+	finish(end) {
+		this.over = true;
 		if (end.error) this.#end.reject(end.error);
 		else this.#end.resolve(end.result);
 		this.#wake();
 	}
 
-	/** @internal @param {Error} error */
-	_lose(error) {
-		this.#error ??= error;
+	/** @param {Error} error */
+	lose(error) {
+		this.error ??= error;
 		this.#end.reject(error);
 		this.#wake();
 	}
 
+	leave() {
+		this.over = true;
+		this.#end.reject(new Error('the job is followed no longer'));
+		this.#wake();
+	}
+
 	#wake() {
-		this.#news.resolve(null);
-		this.#news = deferred();
+		this.news.resolve(null);
+		this.news = deferred();
 	}
 }
 

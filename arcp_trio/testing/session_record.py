@@ -34,6 +34,10 @@ class JobRecord:
     observed: bool = False
     """Whether the session subscribed to the job and is not known to have unsubscribed."""
     subscriptions: list[Subscription] = field(factory=list[Subscription])
+    ids: set[str] = field(factory=set[str])
+    """The ids of its events."""
+    replayed: bool = False
+    """The session submitted the job, and is sent it again."""
 
     def numbered(self, frame: Frame) -> None:
         """Add an event or the terminal, of a job that the session submitted or observes."""
@@ -45,17 +49,29 @@ class JobRecord:
             )
             self.terminal_due = False
             return
-        require(self.terminal is None, f"{frame['type']} after the job's terminal")
+        ended = self.terminal is not None and not self.replayed
+        require(not ended, f"{frame['type']} after the job's terminal")
         if self.subscriptions:
             self.subscriptions[-1].frames.append(frame)
-        if frame["type"] in TERMINAL:
+        if self.replayed and (frame["id"] in self.ids or self.terminal is not None):
+            self._again(frame)
+        elif frame["type"] in TERMINAL:
             self.end(frame)
         else:
             self.event(frame)
 
+    def _again(self, frame: Frame) -> None:
+        """Check a frame that the session has seen with another number."""
+        if self.terminal is None:
+            return
+        known = frame["id"] in self.ids or frame["id"] == self.terminal["id"]
+        require(known, f"{frame['type']} after the job's terminal")
+        self.replayed = frame["id"] != self.terminal["id"]
+
     def event(self, frame: Frame) -> None:
         """Add an event; a submitter has seen all earlier ones, so a result must match a call."""
         self.events.append(frame)
+        self.ids.add(frame["id"])
         kind, body = frame["payload"]["kind"], frame["payload"]["body"]
         if kind == "tool_call":
             self.calls.add(body["call_id"])
@@ -128,9 +144,9 @@ class SessionRecord:
         job.subscriptions.append(Subscription(frame))
         job.observed = True
         if job.accepted is None:
-            # Subscribing again may replay the job to its end. Subscribing to a job that the session
-            # has submitted repeats nothing.
-            job.terminal = None
+            job.terminal = None  # subscribing again may replay the job to its end
+        elif frame["payload"].get("replayed"):
+            job.replayed = True
 
     def _numbered(self, frame: Frame) -> None:
         job = self.jobs.get(frame["job_id"])

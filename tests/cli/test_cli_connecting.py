@@ -32,7 +32,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_kept_token_is_found(kept: Path) -> None:
     """The kept token is used if no other one is given, from the folder that --data names."""
     assert find_runtime(ClientOptions(), {}).token == "found"
-    assert find_runtime(ClientOptions(url="unix:/run/arcp"), {}).token == "found"
+    assert find_runtime(ClientOptions(url=("unix:/run/arcp",)), {}).token == "found"
     assert find_runtime(ClientOptions(), {"ARCP_TOKEN": "set"}).token == "set"
     assert find_runtime(ClientOptions(), {"ARCP_TOKEN": ""}).token == "found"
     assert find_runtime(ClientOptions(token="given"), {"ARCP_TOKEN": "set"}).token == "given"
@@ -56,9 +56,10 @@ def test_the_kept_token_is_found(kept: Path) -> None:
 def test_no_other_machine_gets_the_kept_token(kept: Path, url: str) -> None:
     """The kept token is sent to no other machine; a token that is given is sent anywhere."""
     assert not is_on_this_machine(url)
-    assert find_runtime(ClientOptions(url=url), {}).token is None
+    assert find_runtime(ClientOptions(url=(url,)), {}).token is None
     assert find_runtime(ClientOptions(), {"ARCP_URL": url}).token is None
-    assert find_runtime(ClientOptions(url=url, token="given"), {}).token == "given"
+    assert find_runtime(ClientOptions(url=(LOCAL, url)), {}).token is None
+    assert find_runtime(ClientOptions(url=(url,), token="given"), {}).token == "given"
 
 
 @pytest.mark.parametrize(
@@ -85,18 +86,20 @@ def test_the_address() -> None:
     """The address is the option, the environment or the default; it is shown without secrets."""
     assert find_runtime(ClientOptions(), {}).url == LOCAL
     assert find_runtime(ClientOptions(), {"ARCP_URL": "unix:/a"}).shown_url == "unix:/a"
-    options = ClientOptions(url="wss://me:pw@host:1/arcp?key=secret")
+    options = ClientOptions(url=("wss://me:pw@host:1/arcp?key=secret",))
     found = find_runtime(options, {"ARCP_URL": "unix:/a"})
     assert found.shown_url == "wss://host:1/arcp"
+    several = find_runtime(ClientOptions(), {"ARCP_URL": "unix:/a, ws://me:pw@b/arcp"})
+    assert several.shown_url == "unix:/a, ws://b/arcp"
     assert "pw" not in repr(find_runtime(ClientOptions(token="pw"), {}))
     with pytest.raises(CommandError, match="not the address of a runtime"):
-        find_runtime(ClientOptions(url="localhost:7777"), {})
+        find_runtime(ClientOptions(url=("localhost:7777",)), {})
 
 
 def test_authorities(tmp_path: Path) -> None:
     """--ca takes a file of certificates, and refuses any other file."""
     trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
-    find_runtime(ClientOptions(url="wss://localhost/", ca=str(tmp_path / "ca.pem")), {})
+    find_runtime(ClientOptions(url=("wss://localhost/",), ca=str(tmp_path / "ca.pem")), {})
     with pytest.raises(CommandError, match="holds no certificate"):
         find_runtime(ClientOptions(ca=__file__), {})
 
@@ -144,6 +147,16 @@ def test_no_runtime_there(commands: Commands, command: list[str]) -> None:
         "no runtime listens at ws://127.0.0.1:1/arcp; start one with arcp-trio serve,"
         " or say where one is with --url or ARCP_URL"
     )
+
+
+@pytest.mark.real_tcp
+def test_several_runtimes(commands: Commands) -> None:
+    """Of several addresses the one that answers is used; if no one does, all are named."""
+    nowhere = "ws://127.0.0.1:1/arcp"
+    assert commands.run("submit", "echo", "--url", nowhere, "--url", commands.url).code == 0
+    assert commands.run("submit", "echo", ARCP_URL=f"{nowhere},{commands.url}").code == 0
+    said = commands.refused(3, "jobs", "--url", nowhere, "--url", "ws://127.0.0.1:2/arcp")
+    assert said.startswith(f"no runtime listens at {nowhere}, ws://127.0.0.1:2/arcp; start one")
 
 
 @pytest.mark.real_tcp

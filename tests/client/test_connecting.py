@@ -106,6 +106,28 @@ async def test_by_the_path_of_a_socket(tmp_path: Path) -> None:
 
 
 @real
+async def test_several_addresses() -> None:
+    """Of several addresses the first one that answers is used; a refusal counts for all."""
+    with trio.fail_after(20), refusing_port() as dead, refusing_port() as also_dead:
+        nowhere = [f"ws://127.0.0.1:{port}" for port in (dead, also_dead)]
+        async with real_runtime() as runtime, trio.open_nursery() as nursery:
+            serving = partial(serve, runtime, port=0)
+            (listener,) = await nursery.start(serving)
+            there = f"ws://127.0.0.1:{listener.socket.getsockname()[1]}"
+            for target in ([nowhere[0], there], (there, *nowhere), ", ".join([*nowhere, there])):
+                async with connect(target, token=TOKEN) as client:
+                    assert await (await client.submit("echo", 7)).result() == 7
+            with pytest.raises(Unauthenticated):
+                async with connect([there, nowhere[0]], token="wrong"):
+                    pytest.fail("it connected")
+            nursery.cancel_scope.cancel()
+        missing = await refusal(nowhere)
+        assert type(missing) is ConnectionRefused
+        assert f"port {dead}: connection refused; no connection" in str(missing)
+        assert f"port {also_dead}: connection refused" in str(missing)
+
+
+@real
 async def test_no_server() -> None:
     """A closed port and an unknown host raise ConnectionRefused."""
     with refusing_port() as port:
@@ -198,6 +220,8 @@ async def test_tls() -> None:
         ("unix:", "expected unix: and a path"),
         ("unix:/a\0b", "expected unix: and a path"),
         ([], "the command is empty"),
+        (["ws://localhost", "localhost:7777"], "'localhost:7777': it begins with neither"),
+        ("ws://localhost,http://localhost", "for http:// write ws://"),
     ],
 )
 async def test_what_is_no_target(target: Target, words: str) -> None:

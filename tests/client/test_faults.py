@@ -40,7 +40,14 @@ async def _program(network: FaultyNetwork) -> list[Any]:
         seen.append([event.body["message"] async for event in job.events()])
         seen.append(await job.result())
         slow = await client.submit("paced", 2)
-        seen.append([event.body["message"] async for event in slow.events()])
+        events = slow.events()
+        seen.append((await anext(events)).body["message"])
+        again = await client.subscribe(slow.id, history=True)
+        seen.append([event.body["message"] async for event in events])
+        seen.append([event.body["message"] async for event in again.events()])
+        ended = await client.subscribe(slow.id, history=True)
+        seen.append([event.body["message"] async for event in ended.events()])
+        seen.append(await ended.result())
         endless = await client.submit("stuck")
         await endless.cancel("enough")
         with pytest.raises(JobCancelled):
@@ -120,7 +127,11 @@ def test_without_faults_the_program_sees_everything() -> None:
     assert _run(_program)[0] == [
         ["0", "1", "2", "3"],
         {"n": 4},
+        "0",
+        ["1"],
         ["0", "1"],
+        ["0", "1"],
+        {"n": 2},
         ["status"],
         ["cancelled", "success", "success"],
         ["to question 0?", "to question 1?"],

@@ -180,7 +180,8 @@ async def test_a_client_that_has_left(autojump_clock: MockClock) -> None:
     async with real_runtime() as runtime:
         async with connect(Network(runtime).open, token=TOKEN) as client:
             job = await client.submit("stuck")
-            await anext(job.events())
+            events = job.events()
+            await anext(events)
             seen = trio.Event()
 
             async def watch() -> None:
@@ -190,7 +191,7 @@ async def test_a_client_that_has_left(autojump_clock: MockClock) -> None:
 
             trio.lowlevel.spawn_system_task(watch)
             await trio.lowlevel.checkpoint()
-        for call in (client.submit("echo"), job.result(), anext(job.events()), job.cancel()):
+        for call in (client.submit("echo"), job.result(), anext(events), job.cancel()):
             with pytest.raises(ConnectionLost, match="closed"):
                 await call
         await seen.wait()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import AsyncIterator
+
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from arcp_trio import Client, Event, connect
+from arcp_trio import Client, Event, JobContext, connect
+from arcp_trio.wire.features import CLIENT_FEATURES
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
+from tests.inside import set_back_pressure_lag
 
 
 @pytest.mark.parametrize("lines", [5, 1_000])
@@ -211,20 +216,198 @@ async def test_a_late_iteration_gets_all_and_then_what_is_live(autojump_clock: M
         assert len({when for _, when in seen}) == 4  # the first three at once
 
 
-async def test_each_event_comes_once(autojump_clock: MockClock) -> None:
-    """A second iteration goes on where the first one stopped."""
+async def test_each_iteration_sees_every_event(autojump_clock: MockClock) -> None:
+    """Iterations of one handle, and of several, each see every event, at their own pace."""
+    numbers = [str(number) for number in range(6)]
     async with (
         real_runtime() as runtime,
         connect(Network(runtime).open, token=TOKEN) as client,
     ):
-        job = await client.submit("count", 6)
-        seen = []
-        async for event in job.events():
-            seen.append(event.body["message"])
-            if len(seen) == 2:
-                break
-        seen += [event.body["message"] async for event in job.events()]
-        assert seen == ["0", "1", "2", "3", "4", "5"]
+        job = await client.submit("paced", 6, idempotency_key="k")
+        same = await client.submit("paced", 6, idempotency_key="k")
+        first = job.events()
+        assert [(await anext(first)).body["message"] for _ in range(2)] == numbers[:2]
+        observed = await client.subscribe(job.id, history=True)
+        late = await client.subscribe(job.id)
+        seen: dict[str, list[str]] = {}
+
+        async def read(name: str, events: AsyncIterator[Event], pause: float) -> None:
+            seen[name] = []
+            async for event in events:
+                seen[name].append(event.body["message"])
+                await trio.sleep(pause)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(read, "first", first, 0)
+            nursery.start_soon(read, "same", same.events(), 3)
+            nursery.start_soon(read, "observed", observed.events(), 0.1)
+            nursery.start_soon(read, "late", late.events(), 0)
+        assert seen["first"] == seen["late"] == numbers[2:]
+        assert seen["same"] == seen["observed"] == numbers
+        for handle in (job, same, observed):
+            assert [event.body["message"] async for event in handle.events()] == numbers
+        assert await job.result() == await observed.result() == {"n": 6}
+
+
+@pytest.mark.parametrize("when", ["running", "ended"])
+async def test_history_in_the_session_that_has_submitted(
+    autojump_clock: MockClock, when: str
+) -> None:
+    """A job whose handle is gone is followed again with its history, as often as one asks."""
+    numbers = [str(number) for number in range(4)]
+    told: list[str] = []
+
+    async def on_event(event: Event) -> None:
+        told.append(event.body["message"])
+
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN, on_event=on_event) as client,
+    ):
+        job = await client.submit("paced", 4)
+        job_id = job.id
+        await trio.sleep(2.5)
+        if when == "ended":
+            await job.result()
+        del job
+        gc.collect()
+        for _ in range(2):
+            observed = await client.subscribe(job_id, history=True)
+            assert [event.body["message"] async for event in observed.events()] == numbers
+            assert await observed.result() == {"n": 4}
+        again = await client.subscribe(job_id, history=True, from_event_seq=2)
+        assert [event.body["message"] async for event in again.events()] == numbers[2:]
+    assert (
+        told
+        == {
+            "running": [*numbers[:2], *numbers, *numbers, *numbers[2:]],
+            "ended": [*numbers, *numbers, *numbers, *numbers[2:]],
+        }[when]
+    ), "on_event gets the history that was asked for"
+
+
+async def test_one_handle_less_is_not_the_end(autojump_clock: MockClock) -> None:
+    """A handle that unsubscribes, or whose subscription is cancelled, ends no other."""
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN) as submitter,
+        connect(Network(runtime).open, token=TOKEN) as client,
+    ):
+        job = await submitter.submit("paced", 3)
+        kept = await client.subscribe(job.id, history=True)
+        left = await client.subscribe(job.id, history=True)
+        events = left.events()
+        await anext(events)
+        await left.unsubscribe()
+        with pytest.raises(StopAsyncIteration):
+            await anext(events)
+        with trio.move_on_after(0):
+            await client.subscribe(job.id, history=True)
+        assert [event.body["message"] async for event in kept.events()] == ["0", "1", "2"]
+        assert await kept.result() == {"n": 3}
+
+
+async def test_who_submits_what_it_observes_sees_all_and_doubles_none(
+    autojump_clock: MockClock,
+) -> None:
+    """A submit under the key of an observed job is a handle of its own, from the first event on."""
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN) as submitter,
+        connect(Network(runtime).open, token=TOKEN) as client,
+    ):
+        job = await submitter.submit("paced", 3, idempotency_key="k")
+        await trio.sleep(1.5)
+        observed = await client.subscribe(job.id, history=True)
+        events = observed.events()
+        seen = [(await anext(events)).body["message"]]
+        own = await client.submit("paced", 3, idempotency_key="k")
+        assert [event.body["message"] async for event in own.events()] == ["0", "1", "2"]
+        seen += [event.body["message"] async for event in events]
+        assert seen == ["0", "1", "2"]
+
+
+async def test_a_key_whose_job_has_ended(autojump_clock: MockClock) -> None:
+    """A submit under the key of a job that has ended gives its events, too."""
+    async with real_runtime() as runtime:
+        for _ in range(2):
+            async with connect(Network(runtime).open, token=TOKEN) as client:
+                job = await client.submit("count", 3, idempotency_key="k")
+                await job.result()
+                for _ in range(2):
+                    assert [event.body["message"] async for event in job.events()] == list("012")
+                del job
+                gc.collect()
+                job = await client.submit("count", 3, idempotency_key="k")
+                assert [event.body["message"] async for event in job.events()] == list("012")
+
+
+async def test_notices_that_the_client_is_behind_are_no_history(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What tells of the session alone is in no history, and hides no event.
+
+    Neither does what the session is not sent, because it has not negotiated it.
+    """
+    set_back_pressure_lag(monkeypatch, 6)
+    features = [feature for feature in CLIENT_FEATURES if feature != "progress"]
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN, features=features) as client,
+    ):
+        orders, taken = trio.open_memory_channel[str](0)
+
+        @runtime.agent("teller")
+        async def teller(job: JobContext) -> None:
+            await job.progress(1, 2)
+            async for message in taken:
+                await job.log(message)
+
+        job = await client.submit("teller")
+        events = job.events()
+        said: list[str] = []
+        while True:
+            said.append(str(len(said)))
+            await orders.send(said[-1])
+            assert (await anext(events)).body["message"] == said[-1]
+            with trio.move_on_after(0.001) as waiting:
+                assert (await anext(events)).kind == "status"
+            if not waiting.cancelled_caught:
+                break  # the notice is the last event
+        again = await client.subscribe(job.id, history=True)
+        await orders.send("the last one")
+        orders.close()
+        assert [event.body["message"] async for event in events] == ["the last one"]
+        seen = [event.body["message"] async for event in again.events()]
+        assert seen == [*said, "the last one"]
+
+
+async def test_a_streamed_result_is_assembled_from_history(autojump_clock: MockClock) -> None:
+    """Chunks that come again are not doubled; a history completes what was observed in part."""
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN) as submitter,
+        connect(Network(runtime).open, token=TOKEN) as client,
+    ):
+        release = trio.Event()
+
+        @runtime.agent("halting")
+        async def halting(job: JobContext) -> None:
+            async with job.stream_result(encoding="utf8") as out:
+                await out.write("one ")
+                await release.wait()
+                await out.write("two")
+
+        job = await submitter.submit("halting")
+        await anext(job.events())
+        late = await client.subscribe(job.id)
+        whole = [await client.subscribe(job.id, history=True) for _ in range(2)]
+        again = await submitter.subscribe(job.id, history=True)
+        release.set()
+        for handle in (job, late, *whole, again):
+            assert await handle.result() == "one two"
+        for handle in (job, *whole, again):
+            assert len([event async for event in handle.events()]) == 2
 
 
 async def test_a_cancelled_program_stops_at_the_next_event(autojump_clock: MockClock) -> None:

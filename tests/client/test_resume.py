@@ -16,7 +16,9 @@ from arcp_trio import (
     Unauthenticated,
     connect,
 )
+from arcp_trio.client.dialing import Dialer, dialer
 from arcp_trio.testing.frames import Frame
+from arcp_trio.transport.close_codes import CloseCode
 from tests.client.support import TOKEN, Network, Wire, real_runtime, scripted
 
 
@@ -275,6 +277,59 @@ async def test_trying_ends(autojump_clock: MockClock) -> None:
         pauses = [after - before for before, after in itertools.pairwise(tries[1:])]
         assert 5 <= len(pauses) <= 15
         assert pauses[-2] > 4 * pauses[0]
+
+
+async def test_another_node_goes_on(autojump_clock: MockClock) -> None:
+    """With several addresses, a session whose node is gone goes on at the next one, soon."""
+    async with real_runtime() as runtime:
+        nodes = [Network(runtime), Network(runtime), Network(runtime)]
+        first, *others = [dialer(node.open, None).open for node in nodes]
+        target = Dialer(first, again=True, others=tuple(others))
+        async with connect(target, token=TOKEN) as client:
+            job = await client.submit("paced", 40)
+            events = job.events()
+            await anext(events)
+            for gone in nodes[:2]:
+                gone.up = False
+                await gone.cut()
+                before = trio.current_time()
+                await client.submit("echo")
+                assert trio.current_time() - before < 0.2
+            assert [len(node.streams) for node in nodes] == [1, 1, 1]
+            nodes[2].up = False
+            await nodes[2].cut()
+            await trio.sleep(5)
+            assert not client.connected
+            nodes[0].up = True
+            await client.submit("echo")
+            assert len([event async for event in events]) == 39
+
+
+async def test_a_node_that_sends_its_clients_elsewhere_is_left(autojump_clock: MockClock) -> None:
+    """After a close with 1012 the next address is tried at once; the old one is not asked."""
+
+    async def leaving(wire: Wire) -> None:
+        await wire.welcome()
+        await wire.transport.close(CloseCode.ELSEWHERE, "go elsewhere")
+
+    async def staying(wire: Wire) -> None:
+        arrived.append(trio.current_time())
+        await wire.welcome()
+        await wire.end()
+
+    arrived: list[float] = []
+    async with scripted(leaving, staying) as old, scripted(staying, token=old._token) as new:
+        new._session_id = old._session_id
+        target = Dialer(
+            dialer(old.open, None).open, again=True, others=(dialer(new.open, None).open,)
+        )
+        async with connect(target, token=TOKEN) as client:
+            left_at = trio.current_time()
+            states = client.connection_states()
+            while not (await anext(states) and arrived):
+                pass
+        assert arrived == [left_at]
+        assert (len(old.wires), len(new.wires)) == (1, 1)
 
 
 async def test_a_token_that_is_no_longer_good(autojump_clock: MockClock) -> None:

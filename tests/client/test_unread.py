@@ -70,26 +70,54 @@ async def test_what_is_not_read_is_left_to_the_runtime(autojump_clock: MockClock
         assert seen == list(range(1, 2_001))
 
 
-async def test_a_result_comes_without_reading_the_events(autojump_clock: MockClock) -> None:
-    """A result comes after more events than the bound; `events` raises that they are gone."""
-    fountain = Fountain(5_000)
+async def test_what_is_not_kept_comes_again(autojump_clock: MockClock) -> None:
+    """A result comes after more events than the bound; iterations have the runtime repeat them.
+
+    One is slow and one is not, and a third is left half-way.
+    """
     most = 0
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN) as client,
+    ):
+        job = await client.submit("count", 1_000)
+        assert await job.result() == {"n": 1_000}
+        assert kept() <= MOST + 1
+        seen: list[list[str]] = [[], [], []]
 
-    async def watch() -> None:
-        nonlocal most
-        while True:
-            most = max(most, kept())
-            await trio.sleep(0.01)
+        async def read(place: int, pause: float, count: int) -> None:
+            nonlocal most
+            async for event in job.events():
+                seen[place].append(event.body["message"])
+                if len(seen[place]) % 250 == 100:
+                    most = max(most, kept())
+                if len(seen[place]) == count:
+                    break
+                await trio.sleep(pause)
 
-    async with scripted(fountain) as runtime, connect(runtime.open, token=TOKEN) as client:
-        job, _ = await client.submit("echo"), await client.submit("echo")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch)
-            assert await job.result() == "first"
-            nursery.cancel_scope.cancel()
+            nursery.start_soon(read, 0, 0, -1)
+            nursery.start_soon(read, 1, 0.002, -1)
+            nursery.start_soon(read, 2, 0.001, 150)
+        numbers = [str(number) for number in range(1_000)]
+        assert seen == [numbers, numbers, numbers[:150]]
         assert most <= MOST + 1
-        with pytest.raises(EventsNotKept, match="job_1"):
-            await anext(job.events())
+        assert [event.body["message"] async for event in job.events()] == numbers
+
+
+async def test_what_cannot_come_again(autojump_clock: MockClock) -> None:
+    """Where the runtime sends no events again, iterating raises, and says what helps."""
+    async with (
+        real_runtime() as runtime,
+        connect(Network(runtime).open, token=TOKEN, features=["result_chunk"]) as client,
+        connect(Network(runtime).open, token=TOKEN) as watcher,
+    ):
+        job = await client.submit("paced", 300)
+        late = await watcher.subscribe(job.id)
+        for handle, why in ((job, "not negotiated"), (late, "history=True")):
+            assert await handle.result() == {"n": 300}
+            with pytest.raises(EventsNotKept, match=f"{job.id}.*{why}"):
+                await anext(handle.events())
 
 
 async def test_another_job_is_not_held_up(autojump_clock: MockClock) -> None:
@@ -211,13 +239,15 @@ async def _read_one(client: Client) -> None:
 
 
 async def test_memory_is_given_back(autojump_clock: MockClock) -> None:
-    """A client keeps nothing of jobs that have ended."""
+    """A client keeps nothing of jobs that have ended, once their handles are gone."""
     async with (
         real_runtime() as runtime,
         connect(Network(runtime).open, token=TOKEN) as client,
     ):
         for _ in range(100):
             await _read_one(client)
+        gc.collect()
+        await wait_all_tasks_blocked()
         session = client._session
         assert session.jobs.running == {}
         assert list(session.calls) == []

@@ -97,6 +97,34 @@ def test_each_call(commands: Commands) -> None:
     }
 
 
+def test_each_iteration_sees_every_event(commands: Commands) -> None:
+    """Each handle and each iteration sees every event; what is not kept comes again."""
+    with running("handles.mjs", commands.url, TOKEN) as process:
+        out, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    whole = [1, 2, 3, 4]
+    assert json.loads(out) == {
+        "partly": whole[:2],
+        "late": whole[1:],
+        "each": [whole] * 4,
+        "first": whole[1:],
+        "again": [whole] * 2,
+        "ended": whole,
+        "results": [{"done": 4}] * 4,
+        "sameKey": whole,
+        "left": [],
+        "leftResult": "the job is followed no longer",
+        "streamed": [100_000] * 2,
+        "many": [25_000] * 2,
+        "withHandler": "onevent gets the events, so that jobs cannot be iterated over",
+        "told": ["progress"] * 4 + ["end"],
+        "without": "there is no WebSocket here: use Node 22 or later, or give one:"
+        " connect(url, { token, WebSocket }), from the package ws",
+        "given": "live",
+        "nowhere": "no connection to ws://127.0.0.1:1/arcp, ws://127.0.0.1:2/arcp",
+    }
+
+
 def test_the_document_shows_what_works(commands: Commands, tmp_path: Path) -> None:
     """The program of docs/console.md prints the events and the result of its job."""
     (module,) = read((ROOT / "docs" / "console.md").read_text(encoding="utf-8")).modules

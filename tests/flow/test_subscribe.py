@@ -272,7 +272,7 @@ async def test_the_descriptor_of_a_child(scene: Scene) -> None:
     assert answer["parent_job_id"] == job["job_id"]
     assert answer["trace_id"] == job["trace_id"]
     assert said(await until_end(watcher, child["job_id"])) == ["job.result"]
-    answer = await subscribe(owner, child["job_id"], history=True)
+    answer = await subscribe(owner, child["job_id"])
     assert answer["replayed"] is False, "it was its submitter's"
     await subscribe(watcher, job["job_id"], history=True)
     frames = await until_end(watcher, job["job_id"])

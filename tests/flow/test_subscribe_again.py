@@ -6,31 +6,86 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from arcp_trio import JobContext
 from arcp_trio.testing.frames import Frame
+from arcp_trio.wire.json import Json
 from tests.flow.observing import Scene, listing, open_scene, said, settled, subscribe, watched
 from tests.inside import hold_jobs
 from tests.reading import numbers, until_end
 
 
-async def test_ones_own_job_is_acknowledged_and_not_fed_twice(scene: Scene) -> None:
-    """A subscription to one's own job is answered, and brings no event twice."""
+@pytest.mark.spec("7.6-1", "7.6-3")
+async def test_ones_own_job_again(scene: Scene) -> None:
+    """History of one's own job is sent again, in new numbers; what is live then comes once."""
     owner = await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
-    await scene.say(job_id, 2)
-    for history in (False, True):
-        answer = await subscribe(owner, job_id, history=history)
-        assert answer["current_status"] == "running"
-        assert answer["replayed"] is False
-    await scene.say(job_id, 2)
+    await scene.say(job_id, 3)
+    answer = await subscribe(owner, job_id)
+    assert (answer["replayed"], answer["subscribed_from"]) == (False, 3)
+    answer = await subscribe(owner, job_id, history=True)
+    assert (answer["replayed"], answer["subscribed_from"]) == (True, 6)
+    answer = await subscribe(owner, job_id, history=True, from_event_seq=1)
+    assert (answer["replayed"], answer["subscribed_from"]) == (True, 8)
+    answer = await subscribe(owner, job_id, history=True, from_event_seq=3)
+    assert answer["replayed"] is False
+    await scene.say(job_id, 1)
     await owner.send("job.unsubscribe", {"job_id": job_id})
     await scene.say(job_id, 1)
     await scene.end(owner, job_id)
-    for history in (False, True):
-        answer = await subscribe(owner, job_id, history=history)
-        assert answer["current_status"] == "success"
-        assert answer["replayed"] is False
-    assert said(owner.seen) == ["0", "1", "2", "3", "4"]
-    assert not numbers([f for f in await settled(owner) if f.get("event_seq", 0) > 6])
+    assert said(owner.seen) == ["0", "1", "2", "0", "1", "2", "1", "2", "3", "4"]
+    assert numbers(owner.seen) == list(range(1, 11))
+    assert (await subscribe(owner, job_id))["replayed"] is False
+    answer = await subscribe(owner, job_id, history=True, from_event_seq=2)
+    assert (answer["replayed"], answer["subscribed_from"]) == (True, 15)
+    frames = await until_end(owner, job_id)
+    assert said(frames) == ["2", "3", "4", "job.result"]
+    assert numbers(frames) == [12, 13, 14, 15]
+    assert not await watched(scene, owner)
+
+
+async def test_history_again_outlives_its_connection(scene: Scene) -> None:
+    """A replay that a lost connection has cut off goes on after the resume, with its answer."""
+    owner = await scene.welcomed()
+    job_id = (await owner.submit("teller"))["job_id"]
+    await scene.say(job_id, 3)
+    await settled(owner)
+    request = await owner.send("job.subscribe", {"job_id": job_id, "history": True})
+    await wait_all_tasks_blocked()
+    await owner.drop()
+    await scene.say(job_id, 1)
+    again = await scene.welcomed(resume=owner.resume_from())
+    assert (await again.answer("job.subscribed", request))["subscribed_from"] == 6
+    await scene.say(job_id, 1)
+    await scene.end(again, job_id)
+    assert said(again.seen) == ["0", "1", "2", "3", "4"]
+    assert numbers(again.seen) == [4, 5, 6, 7, 8]
+
+
+async def test_history_again_begins_no_child_again() -> None:
+    """The history of a parent brings its own events; a delegated job's come once."""
+    async with open_scene() as scene:
+        owner = await scene.welcomed()
+        asked = trio.Event()
+
+        @scene.runtime.agent("parent")
+        async def parent(job: JobContext) -> Json:
+            await job.log("before")
+            child = await job.delegate("teller")
+            await asked.wait()
+            await child.result()
+
+        job = await owner.submit("parent", lease_request={"agent.delegate": ["teller"]})
+        child_id = (await owner.expect("job.accepted"))["payload"]["job_id"]
+        await scene.say(child_id, 2)
+        answer = await subscribe(owner, job["job_id"], history=True)
+        assert answer["replayed"] is True
+        asked.set()
+        await scene.end(owner, child_id)
+        await owner.until_terminal(job["job_id"])
+        told = [frame for frame in owner.seen if "event_seq" in frame]
+        assert said([frame for frame in told if frame["job_id"] == child_id]) == ["0", "1"]
+        kinds = [f["payload"]["kind"] for f in told if f["job_id"] == job["job_id"]]
+        assert kinds == ["log", "delegate", "log", "delegate"]
 
 
 async def test_ones_own_job_by_a_key(scene: Scene) -> None:
@@ -40,10 +95,10 @@ async def test_ones_own_job_by_a_key(scene: Scene) -> None:
     job_id = (await owner.submit("teller", **fields))["job_id"]
     await again.submit("teller", **fields)
     await scene.say(job_id, 2)
-    assert (await subscribe(again, job_id, history=True))["replayed"] is False
+    assert (await subscribe(again, job_id))["replayed"] is False
     await scene.end(owner, job_id)
     await again.until_terminal(job_id)
-    assert (await subscribe(again, job_id, history=True))["replayed"] is False
+    assert (await subscribe(again, job_id))["replayed"] is False
     assert said(await settled(again)) == ["0", "1"]
 
 
@@ -67,20 +122,19 @@ async def test_who_submits_what_it_observes(scene: Scene, *, quiet: bool) -> Non
 
 
 @pytest.mark.spec("7.6-12")
-async def test_subscribing_twice_changes_nothing(scene: Scene) -> None:
-    """After two subscriptions each event comes once, and one unsubscribe stops it."""
+async def test_subscribing_twice(scene: Scene) -> None:
+    """A second subscription brings the history that it asks for; one unsubscribe stops both."""
     owner, watcher = await scene.welcomed(), await scene.welcomed()
     job_id = (await owner.submit("teller"))["job_id"]
     await scene.say(job_id, 2)
-    first = await subscribe(watcher, job_id, history=True)
-    second = await subscribe(watcher, job_id, history=True)
-    assert (first["replayed"], second["replayed"]) == (True, False)
+    asked = [await subscribe(watcher, job_id, history=each) for each in (True, False, True)]
+    assert [answer["replayed"] for answer in asked] == [True, False, True]
     await scene.say(job_id, 1)
     await settled(watcher)
     await watcher.send("job.unsubscribe", {"job_id": job_id})
     await settled(watcher)
     await scene.say(job_id, 1)
-    assert said(await settled(watcher)) == ["0", "1", "2"]
+    assert said(await settled(watcher)) == ["0", "1", "0", "1", "2"]
 
 
 @pytest.mark.spec("7.6-12")

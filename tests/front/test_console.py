@@ -14,6 +14,7 @@ from tests.front.asking import get
 from tests.front.echo import Answer, EchoRuntime, knock, read_answer, serving
 
 MOST_BYTES = 160_000
+"""Of what a browser loads."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -21,7 +22,7 @@ POLICY = (
 FILES = {
     file.name: file.read_text(encoding="utf-8")
     for file in files("arcp_trio").joinpath("console").iterdir()
-    if file.name.endswith((".html", ".css", ".js"))
+    if file.name.endswith((".html", ".css", ".js", ".ts"))
 }
 
 
@@ -41,8 +42,13 @@ async def test_each_file_is_served(name: str) -> None:
     path = "/" if name == "index.html" else f"/{name}"
     answer = await asked(get(path))
     assert (answer.status, answer.body) == (200, FILES[name])
-    kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-    assert answer.headers["content-type"] == f"{kinds[name.partition('.')[2]]}; charset=utf-8"
+    kinds = {
+        "html": "text/html",
+        "css": "text/css",
+        "js": "text/javascript",
+        "ts": "application/typescript",
+    }
+    assert answer.headers["content-type"] == f"{kinds[name.rpartition('.')[2]]}; charset=utf-8"
     assert answer.headers["content-security-policy"] == POLICY
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "no-referrer"
@@ -86,7 +92,8 @@ async def test_serve_has_it_unless_told_otherwise(options: dict[str, bool], stat
 
 def test_the_page_is_small_and_its_own() -> None:
     """All files together are small, name no other origin, and load nothing from elsewhere."""
-    assert sum(len(text.encode()) for text in FILES.values()) < MOST_BYTES
+    loaded = [text for name, text in FILES.items() if not name.endswith(".d.ts")]
+    assert sum(len(text.encode()) for text in loaded) < MOST_BYTES
     for name, text in FILES.items():
         found = set(re.findall(r"https?://[\w.-]+", text)) - {"http://www.w3.org"}
         assert not found, name

@@ -16,6 +16,7 @@ from tests.ordering.observed import Observed
 from tests.ordering.programs import ClientStep, Emitted, Script, emitted_by
 
 if TYPE_CHECKING:
+    from arcp_trio.testing.frames import Frame
     from arcp_trio.wire.json import Json, JsonObject
     from tests.ordering.world import World
 
@@ -295,6 +296,7 @@ class Client:
                 if emitted is not None:
                     seen.append((frame["event_seq"], emitted))
             terminal = recorder.terminal(job_id, session_id=self.session_id)
+            numbers += self._check_repeats(job_id, terminal)
             if terminal is not None:
                 numbers.append(terminal["event_seq"])
                 self._check_outcome(tag, terminal["payload"]["final_status"])
@@ -313,6 +315,22 @@ class Client:
         ]
         assert in_order == (expected if whole else expected[: len(in_order)])
 
+    def _check_repeats(self, job_id: str, terminal: Frame | None) -> list[int]:
+        """Check that what came again of an own job leaves nothing out; return its numbers."""
+        recorder = self._world.recorder
+        once = recorder.events(job_id, session_id=self.session_id)
+        once = [frame for frame in once if not _is_notice(frame)]
+        once += [] if terminal is None else [terminal]
+        order = {frame["id"]: place for place, frame in enumerate(once)}
+        first = {frame["event_seq"] for frame in once}
+        repeats: list[int] = []
+        for subscription in recorder.subscriptions(job_id, session_id=self.session_id):
+            frames = [frame for frame in subscription.frames if not _is_notice(frame)]
+            places = [order[frame["id"]] for frame in frames]
+            assert places == list(range(places[0], places[0] + len(places))) if places else True
+            repeats += [frame["event_seq"] for frame in frames if frame["event_seq"] not in first]
+        return repeats
+
     def _check_outcome(self, tag: int, status: str) -> None:
         """Check that a job ended for one of the possible reasons."""
         script = self._world.scripts[tag]
@@ -322,3 +340,8 @@ class Client:
         if script.max_runtime is not None:
             possible.add("timed_out")
         assert status in possible, f"job {tag} ended {status}"
+
+
+def _is_notice(frame: Frame) -> bool:
+    """Return whether a frame says that the client is behind: it comes once."""
+    return bool(frame["payload"].get("kind") == "status")

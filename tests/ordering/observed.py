@@ -80,11 +80,12 @@ class Observed:
         return [f["event_seq"] for each in subscriptions for f in each.frames]
 
     def _streams(self, tag: int, subscriptions: list[Subscription]) -> list[list[Subscription]]:
-        """Split the events into streams; a repeated subscription goes on with the one before."""
+        """Split the events into streams; one that repeats nothing goes on with the one before."""
         streams: list[list[Subscription]] = []
         goes_on = False
         for subscription in subscriptions:
-            if goes_on and tag not in self._parted:
+            replayed = subscription.subscribed["payload"]["replayed"]
+            if goes_on and tag not in self._parted and not replayed:
                 streams[-1].append(subscription)
             else:
                 streams.append([subscription])

@@ -165,10 +165,18 @@ def test_a_subscription_may_be_repeated(wire: Wire) -> None:
     assert [f["event_seq"] for f in wire.recorder.events("job_1")] == [1, 3]
 
 
-def test_subscribing_to_an_own_job_repeats_nothing(running: Wire) -> None:
-    """A subscription to the session's own job replays nothing."""
+def test_subscribing_to_an_own_job_repeats_what_was_asked_for(running: Wire) -> None:
+    """A subscription to the session's own job repeats it if the answer says so, and only then."""
     running.see(running.result(3), running.subscribed())
     running.refuses(running.event(4), "after the job's terminal")
+    running = Wire()
+    event, end = running.event(1), running.result(2)
+    running.see(running.welcome(), running.accepted(), event, end)
+    running.see(running.subscribed(replayed=True), event | {"event_seq": 3})
+    assert running.recorder.events("job_1") == [event]
+    running.see(end | {"event_seq": 4})
+    running.refuses(running.event(5), "after the job's terminal")
+    assert running.recorder.terminal("job_1") == end
 
 
 def test_a_frame_before_the_welcome() -> None:

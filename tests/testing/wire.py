@@ -69,9 +69,9 @@ class Wire:
         payload = {"final_status": "error", **ERROR, "completed_at": TIME} | payload
         return self.frame("job.error", payload, job_id=job, event_seq=number)
 
-    def subscribed(self, job: str = "job_1") -> Frame:
+    def subscribed(self, job: str = "job_1", *, replayed: bool = False) -> Frame:
         """Return the answer to a subscription."""
-        payload = {"job_id": job, "request_id": "r2", "parent_job_id": None}
+        payload = {"job_id": job, "request_id": "r2", "parent_job_id": None, "replayed": replayed}
         return self.frame("job.subscribed", payload, job_id=job)
 
     def see(self, *frames: Frame) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from arcp_trio import Client, ConnectionFailed, ConnectionRefused, WrongPath, connect
-from arcp_trio.addresses import UNIX_PREFIX, WEBSOCKET_PATH, is_this_machine
+from arcp_trio.addresses import UNIX_PREFIX, WEBSOCKET_PATH, addresses_in, is_this_machine
 from arcp_trio.cli import defaults
 from arcp_trio.cli.client.options import TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
 from arcp_trio.cli.client.signals import Interrupts
@@ -43,6 +43,7 @@ class Destination:
     """The runtime to connect to, and the token to show it."""
 
     url: str
+    """Its address, or several with commas."""
     token: str | None = attrs.field(repr=False)
     token_from: str
     """Where the token was found, in words; empty if there is no token."""
@@ -52,11 +53,8 @@ class Destination:
 
     @property
     def shown_url(self) -> str:
-        """The address, without the parts of it that may be secret."""
-        if self.url.startswith(UNIX_PREFIX):
-            return self.url
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        """The address, or the addresses, without the parts that may be secret."""
+        return ", ".join(map(_shown, addresses_in(self.url)))
 
     def failure(self, error: ConnectionFailed | ArcpError) -> CommandError:
         """Return the failure that says why there is no session, and what to do about it."""
@@ -89,6 +87,13 @@ class Destination:
             f"{self.shown_url} does not accept the token from {self.token_from};"
             f" {advice} with --token or {TOKEN_VARIABLE}"
         )
+
+
+def _shown(url: str) -> str:
+    if url.startswith(UNIX_PREFIX):
+        return url
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _advice(error: ConnectionFailed) -> str:
@@ -132,7 +137,8 @@ def find_runtime(options: ClientOptions, environment: Mapping[str, str]) -> Dest
         CommandError: the address makes no sense, or the authorities to trust cannot be read.
     """
     ended = None
-    url = options.url or environment.get(URL_VARIABLE) or kept_address(options.data)
+    given = ",".join(options.url) or environment.get(URL_VARIABLE)
+    url = given or kept_address(options.data)
     if url is None:
         url = defaults.URL
         ended = address_path(options.data) if address_path(options.data).exists() else None
@@ -165,7 +171,7 @@ def _find_token(
         return given, TOKEN_VARIABLE
     # The token that `serve` keeps is a secret of this machine.
     path = token_path(options.data)
-    if is_on_this_machine(url) and (token := read_token(path)):
+    if all(map(is_on_this_machine, addresses_in(url))) and (token := read_token(path)):
         return token, str(path)
     return None, ""
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import trio
 
-from arcp_trio.addresses import page_url, signed_in
+from arcp_trio.addresses import addresses_in, page_url, signed_in
 from arcp_trio.cli.client.connecting import connected, find_runtime
 from arcp_trio.cli.client.options import ConsoleOptions
 from arcp_trio.cli.client.output import stdout
@@ -25,7 +25,7 @@ def run(options: ConsoleOptions) -> int:
 
 async def _open(options: ConsoleOptions, interrupts: Interrupts) -> int:
     runtime = find_runtime(options, os.environ)
-    page = page_url(runtime.url)
+    page = page_url(addresses_in(runtime.url)[0])
     if page is None:
         raise CommandError(f"a browser cannot open {runtime.shown_url}; serve on a TCP port, too")
     # A wrong token, or a runtime that is not there, is said here rather than in the page.

@@ -23,12 +23,12 @@ NEWEST: Final = 50
 class ClientOptions:
     """What every command that talks to a runtime can be asked for."""
 
-    url: str | None = option(
+    url: tuple[str, ...] = repeatable(
         TEXT,
         "URL",
-        "address of the runtime: ws://, wss:// or unix:/path (default: the one that serve keeps"
-        f" in DIR, or else {defaults.URL})",
-        default=None,
+        "address of the runtime, or of a node: ws://, wss:// or unix:/path (default: the one that"
+        f" serve keeps in DIR, or else {defaults.URL})",
+        default=(),
     )
     token: str | None = option(
         TEXT,

@@ -83,7 +83,8 @@ class Batch:
             # A feature that was not negotiated is not used (§6.2): the entry gets no number.
             watch.cursor += 1
             self._moved[watch.job_id] = watch
-            if entry.child is not None and not watch.observer:
+            is_new = entry.index >= watch.first_time
+            if entry.child is not None and is_new and not watch.observer:
                 self._accept_child(entry.child, entry.tail)
         if entry.terminal:
             self._ended.append(watch.job_id)
@@ -94,6 +95,7 @@ class Batch:
         count, first_index = len(tails), watch.cursor
         first_seq = self._record.take_numbers(count)
         watch.cursor += count
+        watch.given = watch.cursor
         self._moved[watch.job_id] = watch
         self._send(first_seq, tails)
         self.size += sum(map(len, tails))
@@ -136,7 +138,10 @@ class Batch:
         self._end_run()
         self._items.append(Mark(record.top, record.log_rows, self.answer(item.tail)))
         watch = item.watch
-        if watch is not None and watch.job_id not in session.watches:
+        if watch is None:
+            return
+        known = session.watches.get(watch.job_id)
+        if known is None:
             self._watched.append(watch.job_id)
             if watch.observer:
                 self._observed.append(watch.job_id)
@@ -144,6 +149,12 @@ class Batch:
             session.watches[watch.job_id] = watch
             if watch.may_be_behind and not watch.hinted:
                 session.outbox.fall_behind()
+        elif watch.observer:
+            if session.subscriptions.get(watch.job_id) is watch:
+                del session.subscriptions[watch.job_id]
+            if watch.cursor < known.given:
+                known.go_back(watch.cursor)
+                self._moved[known.job_id] = known
 
     def unwatch(self, watch: Watch) -> None:
         """End a subscription, unless its job's end has done so."""

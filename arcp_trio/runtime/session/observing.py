@@ -92,22 +92,22 @@ class Observing:
         length = row.length if job is None else job.journal.length
         goes_on = row.finished_at is None if job is None else not job.ended
         journal = self._jobs.journal(row.job_id, length) if job or goes_on else None
+        follows = self._follows(row, journal, goes_on=goes_on)
         watch: Watch | None = None
-        if not self._has(row, journal):
+        if cursor is not None or not (follows or self._submitted(row)):
             cursor = length if cursor is None else cursor
             if job is not None:
                 cursor = max(cursor, job.journal.first)
-            if cursor < length or goes_on:
-                self._check_room()
-                if job is None and self._jobs.other_journals is not None:
-                    self._jobs.other_journals.refuse_if_full(row.job_id)
+            if cursor < length or (goes_on and not follows):
+                if not follows:
+                    self._check_room()
+                    if job is None and self._jobs.other_journals is not None:
+                        self._jobs.other_journals.refuse_if_full(row.job_id)
                 watch = Watch(session, row.job_id, journal, cursor, observer=True)
         accepted = loads_object(row.accepted)
-        replayed = 0 if watch is None else max(0, length - watch.cursor)
         subscribed = Subscribed(
             request_id=request.id,
             current_status=row.status if job is None else job.status,
-            replayed=replayed > 0,
             job_id=row.job_id,
             agent=row.agent,
             lease=object_in(accepted["lease"]),
@@ -118,15 +118,16 @@ class Observing:
             trace_id=row.trace_id,
             extras=self._extras(row, job),
         )
-        make = partial(_subscribed_tail, subscribed, replayed)
+        make = partial(_subscribed_tail, subscribed, watch, length)
         tail = AfterNumber(make, size=len(row.accepted))
         if watch is None:
             # The session gets all of the job's events anyway, or the job is over.
             session.tell(Answer(request.attachment, tail))
             return
         session.tell(Promise(tail, watch))
-        session.subscriptions[row.job_id] = watch
-        watch.join_journal()
+        if not follows:
+            session.subscriptions[row.job_id] = watch
+            watch.join_journal()
 
     def _extras(self, row: JobRow, job: Job | None) -> JsonObject | None:
         """Return what the answer says beyond §7.6, to clients that know this project."""
@@ -138,17 +139,20 @@ class Observing:
             extras["input"] = job.input.decode()
         return extras
 
-    def _has(self, row: JobRow, journal: Written | None) -> bool:
-        """Whether the session gets, or got, the job's events without a subscription."""
+    def _follows(self, row: JobRow, journal: Written | None, *, goes_on: bool) -> bool:
+        """Whether the session gets the job's events without another subscription."""
         session = self._session
         watch = session.watches.get(row.job_id)
         return (
-            row.session_id == session.id
-            or session.id in row.submitters
-            or row.job_id in session.subscriptions
+            row.job_id in session.subscriptions
             or (watch is not None and not watch.observer)
             or (journal is not None and journal.has(session.id))
+            or (goes_on and self._submitted(row))
         )
+
+    def _submitted(self, row: JobRow) -> bool:
+        """Whether the session has submitted the job."""
+        return row.session_id == self._session.id or self._session.id in row.submitters
 
     def _check_room(self) -> None:
         most = self._core.limits.subscriptions_per_session
@@ -164,9 +168,18 @@ class Observing:
 # -- what an observer may know of a job
 
 
-def _subscribed_tail(subscribed: Subscribed, replayed: int, after_seq: int) -> bytes:
-    """Return a `job.subscribed`, which its replay follows up to `subscribed_from` (§7.6)."""
-    said = attrs.evolve(subscribed, subscribed_from=after_seq + replayed)
+def _subscribed_tail(
+    subscribed: Subscribed, watch: Watch | None, length: int, after_seq: int
+) -> bytes:
+    """Return a `job.subscribed`, which its replay follows up to `subscribed_from` (§7.6).
+
+    Where the session watches the job already, the replay is what it is sent again.
+    """
+    replayed = 0
+    if watch is not None:
+        known = watch.session.watches.get(watch.job_id)
+        replayed = max(0, (length if known is None else known.given) - watch.cursor)
+    said = attrs.evolve(subscribed, replayed=replayed > 0, subscribed_from=after_seq + replayed)
     tail = frame(said.type, to_json(said), job_id=said.job_id, trace_id=said.trace_id)
     return tail if said.credentials is None else with_holes(tail)
 

@@ -51,7 +51,8 @@ class Answer:
 class Promise:
     """A frame without a number that a resume repeats, such as `job.accepted`.
 
-    With a watch, the session watches the job from here on: its events follow this frame.
+    With a watch, the session watches the job from here on: its events follow this frame. If it does
+    so already, a subscription has its watch go back to where this one would begin.
     """
 
     tail: bytes | AfterNumber

@@ -30,6 +30,21 @@ class Watch:
     """The journal has given notice of everything that the session is owed."""
     lost_track: bool = False
     """The store has forgotten entries that the session was given."""
+    given: int = attrs.field(init=False)
+    """The index after the last entry that the session was given a number for, since the watch
+    began or went back; an entry may have no number."""
+    first_time: int = 0
+    """From this index on, the session has not been owed the entries before."""
+
+    def __attrs_post_init__(self) -> None:
+        self.given = self.cursor
+
+    def go_back(self, cursor: int) -> None:
+        """Have the session owed again what it was given from `cursor` on (§7.6)."""
+        self.first_time = max(self.first_time, self.cursor)
+        self.cursor = self.given = cursor
+        self.hinted = False
+        self.session.outbox.fall_behind()
 
     def hint(self, entry: Entry) -> None:
         """Give the session notice of an entry; the job's journal calls this for each one."""
@@ -83,7 +98,7 @@ class Watch:
     def skip_to_terminal(self) -> None:
         """Have the session owed nothing but the terminal; the job has ended."""
         if self.journal is not None:
-            self.cursor = self.journal.length - 1
+            self.cursor = self.given = self.journal.length - 1
 
     def end(self) -> None:
         """Stop watching: the session is owed nothing more of the job."""
