@@ -16,7 +16,7 @@ from tests.cli.processes import LIFETIME_SECONDS, ROOT
 from tests.cli.terminals import terminal
 
 AGENT = f"coder=acp:{sys.executable} {shlex.quote(str(ROOT / 'tests/proxies/acp/scripted.py'))}"
-PROMPT = "n  no\r\ny, j or n: "
+PROMPT = "  no\r\nyes, job or no: "
 
 pytestmark = pytest.mark.real_tcp
 
@@ -29,7 +29,7 @@ def coding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
 
 
 def test_from_an_edit_to_a_file(coding: Commands, tmp_path: Path) -> None:
-    """`submit --ask` asks for the edit and for the command; y and j allow them."""
+    """`submit --ask` asks for the edit and for the command; yes and job allow them."""
     path = tmp_path / "file"
     steps = [
         ["write", str(path), "one"],
@@ -40,10 +40,10 @@ def test_from_an_edit_to_a_file(coding: Commands, tmp_path: Path) -> None:
     prompt = ("--prompt", json.dumps(steps))
     asks = (f"--ask=fs.write={tmp_path}/**", "--ask=tool.call=terminal/*")
     with terminal(coding, "submit", "coder", *prompt, *asks) as on:
-        for number, letter in enumerate("yjn", 1):
+        for number, word in enumerate(["yes", "job", "no"], 1):
             while on.raw.count(PROMPT) < number:
                 on.read_more()
-            on.type(f"{letter}\n")
+            on.type(f"{word}\n")
         assert on.end() == 0
         lines = "".join(on.lines)
         assert f"approval: Allow fs.write of {path}?" in lines
@@ -62,7 +62,7 @@ def test_what_is_shown(coding: Commands, tmp_path: Path) -> None:
         for number in (1, 2):
             while on.raw.count(PROMPT) < number:
                 on.read_more()
-            on.type("n\n")
+            on.type("no\n")
         assert on.end() == 0
         lines = "".join(on.lines)
         assert '"input":{"command":"rm -rf /"}' in lines
@@ -106,7 +106,7 @@ def test_words_during_a_question_on_a_dumb_terminal(coding: Commands, tmp_path: 
     prompt = json.dumps([["send", "session/request_permission", question], wait])
     options = ("--ask=tool.call=acp/*", f"--lease=fs.read={tmp_path}/**", "--prompt", prompt)
     with terminal(coding, "submit", "coder", *options, environment={"TERM": "dumb"}) as on:
-        on.wait_for("y, j or n: ")
+        on.wait_for("yes, job or no: ")
         asked.touch()
         on.end()
         assert '"words\\n"' in on.lines

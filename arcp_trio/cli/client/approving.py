@@ -10,14 +10,15 @@ from arcp_trio.cli.text import exact_line, safe_line
 from arcp_trio.wire.json import dumps
 from arcp_trio.wire.questions import ALLOW, DENY
 
-PROMPT: Final = "y, j or n: "
+PROMPT: Final = "yes, job or no: "
 
 _CHOICES: Final[Mapping[str, tuple[str, Literal["once", "job"]]]] = {
-    "y": (ALLOW, "once"),
-    "j": (ALLOW, "job"),
-    "n": (DENY, "once"),
+    "yes": (ALLOW, "once"),
+    "job": (ALLOW, "job"),
+    "no": (DENY, "once"),
 }
-"""The answer and the scope that a letter stands for."""
+"""The answer and the scope that a word stands for: a whole word, as one key is soon pressed."""
+NO_CHOICE: Final = "please type yes, job or no, as a whole word"
 
 
 def approval_lines(question: Question) -> list[str]:
@@ -29,14 +30,14 @@ def approval_lines(question: Question) -> list[str]:
     lines.append(f"  {exact_line(question.tool or '')} {exact_line(args)}")
     if question.expires_at is not None:
         lines.append(f"  open until {safe_line(question.expires_at)}")
+    same = "target" if len(question.targets) == 1 else "targets"
+    again = f"{exact_line(question.capability or '')} of the same {same}"
+    lines += ["  yes  this once", f"  job  this, and {again} until the job ends", "  no"]
     return lines
 
 
-CHOICES: Final = "  y  once    j  for this job    n  no"
-
-
 async def decide(question: Question, typed: str) -> bool:
-    """Answer with what a typed letter stands for; return whether it stands for anything."""
+    """Answer with what a typed word stands for; return whether it stands for anything."""
     chosen = _CHOICES.get(typed.lower())
     if chosen is None:
         return False

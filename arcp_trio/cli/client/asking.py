@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from arcp_trio import InvalidRequest, Question
-from arcp_trio.cli.client.approving import CHOICES, PROMPT, approval_lines, decide
+from arcp_trio.cli.client.approving import NO_CHOICE, PROMPT, approval_lines, decide
 from arcp_trio.cli.client.screen import Screen
 from arcp_trio.cli.errors import PROGRAM, plainly
 from arcp_trio.cli.text import safe_line, safe_lines
@@ -29,12 +29,11 @@ class Asking:
     async def ask(self, question: Question) -> None:
         """Show a question and, on a terminal, pass on what is typed until it is a valid answer."""
         await trio.sleep(_SETTLE_SECONDS)
-        lines, prompt = question_lines(question), "answer: "
+        lines = question_lines(question)
         if not self._screen.can_ask:
             await self._screen.add([*lines, _how_to_answer(question)])
             return
-        if question.kind == APPROVAL:
-            lines, prompt = [*lines, CHOICES], PROMPT
+        prompt = PROMPT if question.kind == APPROVAL else "answer: "
         while (typed := await self._screen.prompt(lines, prompt)) is not None:
             if typed and await self._is_settled(question, typed):
                 return
@@ -44,7 +43,10 @@ class Asking:
         """Answer, and return whether there is nothing more to ask."""
         try:
             if question.kind == APPROVAL:
-                return await decide(question, typed)
+                if not await decide(question, typed):
+                    await self._screen.add([NO_CHOICE])
+                    return False
+                return True
             await question.answer(typed_answer(question, _chosen(question, typed)))
         except InvalidRequest as error:
             fault = plainly(error.message, within="$.payload.answer")
