@@ -11,7 +11,7 @@ from arcp_trio.client.asked_questions import AskedQuestion
 from arcp_trio.client.calls import answer_call
 from arcp_trio.wire.errors import JobNotFound
 from arcp_trio.wire.json import Json
-from arcp_trio.wire.questions import APPROVAL, QuestionBody
+from arcp_trio.wire.questions import APPROVAL, QuestionBody, Shown
 
 if TYPE_CHECKING:
     from arcp_trio.client.job_stream import JobStream
@@ -48,6 +48,12 @@ class Question:
         self.tool = body.tool
         self.args: Json = body.args
         """The tool call that waits for an approval."""
+        self.shown = body.shown or Shown()
+        """What else there is to see of it: the folder, the command, the changes of files."""
+        self.for_job = body.for_job
+        """What answering with the scope `job` allows, in words."""
+        self.truncated = body.truncated is True
+        """Whether `args` are not whole."""
         self.wants_text = body.wants_text
         """Whether the answer is a text."""
         self._session = session

@@ -13,6 +13,7 @@ import trio
 
 from arcp_trio.wire.errors import ApprovalNeeded, ArcpError, PermissionDenied
 from arcp_trio.wire.json import JsonObject, JsonValue, object_in, text_in
+from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.questions import ALLOW, APPROVAL, DENY, HUMAN_ASK, QUESTION
 from arcp_trio.wire.timestamps import parse_rfc3339
 
@@ -89,7 +90,8 @@ class ForwardedQuestions:
                 self._job.authorize(capability, target)
         except ApprovalNeeded:
             tool, args = question.tool or "", question.args
-            await self._job.ask_approval(call_id, tool, args, capability, targets)
+            shown = to_json(question.shown)
+            await self._job.ask_approval(call_id, tool, args, capability, targets, shown)
             return await self._job.decision(call_id)
         return {"decision": ALLOW}
 

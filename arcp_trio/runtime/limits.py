@@ -121,7 +121,7 @@ class Limits:
 
     questions_per_job: int = 16
     """Questions of one job that wait for an answer."""
-    question_bytes: int = 64 * 1024
+    question_bytes: int = 256 * 1024
     """Bytes of all questions of one job that wait for an answer: listings repeat them."""
     approval_seconds: float = 600
     """How long people have for the decision on an approval."""

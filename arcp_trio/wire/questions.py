@@ -24,6 +24,29 @@ DENY: Final = "deny"
 
 
 @attrs.frozen(kw_only=True)
+class Change:
+    """What a call that waits for an approval would change in a file."""
+
+    path: str
+    diff: str
+    """Hunks of a unified diff, without the two lines that name the file."""
+    note: str | None = None
+    """What the diff does not show, in words."""
+
+
+@attrs.frozen(kw_only=True)
+class Shown:
+    """What a person who decides on an approval has to see beside the call's arguments."""
+
+    cwd: str | None = None
+    """The folder in which the call works."""
+    command: str | None = None
+    """The command line that would run, with all its words."""
+    changes: list[Change] | None = None
+    """What would be written, by file."""
+
+
+@attrs.frozen(kw_only=True)
 class QuestionBody:
     """A question; what was not given is left out. Without options and schema any JSON will do."""
 
@@ -46,6 +69,11 @@ class QuestionBody:
     tool: str | None = None
     args: JsonValue = None
     """The tool call that waits for an approval."""
+    shown: Shown | None = None
+    for_job: str | None = None
+    """What the scope `job` allows, in words."""
+    truncated: bool | None = None
+    """True if `args` are not whole."""
 
     @property
     def wants_text(self) -> bool:

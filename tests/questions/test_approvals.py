@@ -42,6 +42,7 @@ async def test_an_approval_is_a_question(autojump_clock: MockClock) -> None:
             "targets": ["deploy"],
             "tool": "test/tool.call",
             "args": {"of": "deploy"},
+            "for_job": "tool.call of deploy, with any arguments",
         }
         waiting: Json = await listed(peer, job_id)
         assert waiting["questions"] == [{**question, "expires_at": expires_at}]

@@ -17,6 +17,7 @@ from arcp_trio.cli.client.runner import run_client
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import ExitCode
 from arcp_trio.wire.json import JsonObject
+from arcp_trio.wire.payloads import to_json
 
 
 def run(options: JobsOptions) -> int:
@@ -107,6 +108,9 @@ def _question(question: Question) -> JsonObject:
         "targets": list(question.targets) or None,
         "tool": question.tool,
         "args": question.args,
+        "shown": to_json(question.shown) or None,
+        "for_job": question.for_job,
+        "truncated": question.truncated,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted, room
+from arcp_trio.runtime.job.fitting import MOST_NAME, fitted, room
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonObject, JsonValue

@@ -17,12 +17,22 @@ import trio
 from arcp_trio import acp
 from arcp_trio.acp.errors import CANCELLED, INTERNAL_ERROR, INVALID_PARAMS, NOT_FOUND
 from arcp_trio.proxies.acp.calls import Calls
+from arcp_trio.proxies.acp.edits import changes, edits_in
 from arcp_trio.proxies.acp.files import Files
-from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted
-from arcp_trio.proxies.acp.named import MOST_NAMED, Need, needed_for_call, paths_beside, tool_of
+from arcp_trio.proxies.acp.named import (
+    MOST_NAMED,
+    Need,
+    command_in,
+    needed_for_call,
+    paths_beside,
+    texts_beside,
+    tool_of,
+)
 from arcp_trio.proxies.acp.operation import Clearance, Operation
 from arcp_trio.proxies.acp.terminals import AgentTerminal, Terminals
 from arcp_trio.proxies.acp.workplace import Workplace
+from arcp_trio.runtime.job.approvals import MOST_ARGS_BYTES
+from arcp_trio.runtime.job.fitting import MOST_NAME, fitted, fitted_text
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.wire.errors import (
     ApprovalNeeded,
@@ -40,7 +50,7 @@ if TYPE_CHECKING:
 
     from arcp_trio.runtime.job.context import JobContext
 
-_MOST_INPUT_BYTES: Final = 8 * 1024
+_MOST_INPUT_BYTES: Final = MOST_ARGS_BYTES - 2 * 1024
 """How much is told of the input of a tool call for which the agent asks permission."""
 
 
@@ -102,9 +112,7 @@ class Requests:
             if operation.obstacle is not None:
                 raise operation.obstacle
             if asked is not None:
-                await self._job.ask_approval(
-                    call_id, request.method, operation.args, asked.capability, asked.targets
-                )
+                await self._ask(call_id, request.method, operation, asked)
         except ArcpError as error:
             await self._refuse(request, call_id, error)
             return
@@ -134,6 +142,15 @@ class Requests:
             both = " and ".join(need.capability for need in asked)
             raise PermissionDenied(f"{both} both need an approval, and one call can ask for one")
         return asked[0] if asked else None
+
+    async def _ask(self, call_id: str, method: str, operation: Operation, need: Need) -> None:
+        shown = operation.shown
+        if operation.edits:
+            shown = {**shown, "changes": await changes(self._job, operation.edits)}
+        targets = need.targets
+        await self._job.ask_approval(
+            call_id, method, operation.args, need.capability, targets, shown
+        )
 
     async def _finish(
         self, request: acp.Request, call_id: str, operation: Operation, *, is_asked: bool
@@ -183,8 +200,13 @@ class Requests:
             obstacle = error
         if request.option("allow_once") is None:
             obstacle = PermissionDenied("the agent does not offer to be allowed this once")
+        shown: JsonObject = {"cwd": self._place.cwd}
+        if (command := command_in(call)) is not None:
+            shown["command"] = fitted_text(command, _MOST_INPUT_BYTES)
         return Operation(
             args=args,
+            shown=shown,
+            edits=list(islice(edits_in(call, self._place.cwd), MOST_NAMED)),
             needs=needs,
             perform=partial(self._allow, request),
             at_once=True,
@@ -231,6 +253,8 @@ def _told_of_input(call: JsonObject) -> JsonObject:
     told: JsonObject = {}
     if given := call.get("rawInput"):
         told["input"] = given
+    if texts := list(islice(texts_beside(call), MOST_NAMED)):
+        told["content"] = [*texts]
     if paths := list(islice(paths_beside(call), MOST_NAMED)):
         told["paths"] = [*paths]
     cut = fitted(told, _MOST_INPUT_BYTES)

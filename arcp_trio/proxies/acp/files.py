@@ -10,6 +10,7 @@ import trio
 from arcp_trio import acp
 from arcp_trio.acp.requests import READ_FILE
 from arcp_trio.proxies.acp.calls import Calls
+from arcp_trio.proxies.acp.edits import Edit
 from arcp_trio.proxies.acp.named import Need, absolute
 from arcp_trio.proxies.acp.operation import Clearance, Operation
 from arcp_trio.proxies.acp.workplace import Workplace
@@ -40,15 +41,19 @@ class Files:
         if request.method == READ_FILE:
             first, count = _number(params, "line"), _number(params, "limit")
             perform = partial(self._read, request, path, first or 1, count)
-            capability = "fs.read"
+            capability, edits = "fs.read", []
         else:
             content = params.get("content")
             if not isinstance(content, str):
                 raise ValueError("the content is not a string")
             perform = partial(self._write, request, path, content)
-            capability = "fs.write"
+            capability, edits = "fs.write", [Edit(path, content)]
         return Operation(
-            args={"path": request.path}, needs=[Need(capability, [path])], perform=perform
+            args={"path": request.path},
+            shown={"cwd": self._place.cwd},
+            edits=edits,
+            needs=[Need(capability, [path])],
+            perform=perform,
         )
 
     async def _read(

@@ -21,11 +21,11 @@ from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.conversation import AgentConversation
 from arcp_trio.proxies.acp.deciding import Requests
 from arcp_trio.proxies.acp.ends import end_of_agent, end_of_turn, late
-from arcp_trio.proxies.acp.fitting import MOST_NAME
 from arcp_trio.proxies.acp.input import Content
 from arcp_trio.proxies.acp.mapping import Item, Ready, UpdateEvents
 from arcp_trio.proxies.acp.outside import OutsideItems
 from arcp_trio.proxies.acp.workplace import Workplace
+from arcp_trio.runtime.job.fitting import MOST_NAME
 from arcp_trio.transport import stdio
 from arcp_trio.wire.errors import ArcpError, BudgetExhausted, clip
 from arcp_trio.wire.json import JsonObject, JsonValue, text_in

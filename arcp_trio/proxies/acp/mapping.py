@@ -9,10 +9,10 @@ from typing import Final, TypeAlias
 from arcp_trio import acp
 from arcp_trio.proxies.acp.calls import Calls
 from arcp_trio.proxies.acp.conversation import AgentConversation
-from arcp_trio.proxies.acp.fitting import MOST_NAME, fitted_text, room
 from arcp_trio.proxies.acp.result import SpokenResult, pieces
 from arcp_trio.proxies.acp.tool_calls import AgentToolCalls
 from arcp_trio.runtime.job.context import JobContext
+from arcp_trio.runtime.job.fitting import MOST_NAME, fitted_text, room
 from arcp_trio.wire.errors import BudgetExhausted, InternalError, clip
 from arcp_trio.wire.events import InvalidEvent
 from arcp_trio.wire.json import JsonObject, is_list, object_in, text_in

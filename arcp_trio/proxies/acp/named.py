@@ -145,7 +145,20 @@ def words_of(command: str, args: Sequence[str]) -> Sequence[str]:
     """Return the program and the arguments that are to be run for a command with arguments."""
     if not needs_shell(command):
         return (command, *args)
-    return ("/bin/sh", "-c", f"{command} {shlex.join(args)}" if args else command)
+    return ("/bin/sh", "-c", line_of(command, args))
+
+
+def line_of(command: str, args: Sequence[str]) -> str:
+    """Return a command with arguments as one line for a shell."""
+    return f"{command} {shlex.join(args)}" if args else command
+
+
+def command_in(call: JsonObject) -> str | None:
+    """Return the command line that a tool call names, if it names one."""
+    command = object_in(call.get("rawInput")).get("command")
+    if is_list(command):
+        return shlex.join(each for each in command if isinstance(each, str)) or None
+    return command if isinstance(command, str) else None
 
 
 def _distinct(named: Iterable[str]) -> Sequence[str]:
@@ -174,6 +187,13 @@ def paths_beside(call: JsonObject) -> Iterator[str]:
     for content in _objects(call.get("content")):
         if content.get("type") == "diff":
             yield from _texts_under(content.get("path"))
+
+
+def texts_beside(call: JsonObject) -> Iterator[str]:
+    """Yield the texts that a call shows beside its input, such as a plan that is to be approved."""
+    for content in _objects(call.get("content")):
+        if content.get("type") == "content":
+            yield from _texts_under(object_in(content.get("content")).get("text"))
 
 
 def _absolute_paths(value: JsonValue) -> Iterator[str]:

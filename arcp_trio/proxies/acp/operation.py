@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import attrs
 
+from arcp_trio.proxies.acp.edits import Edit
 from arcp_trio.proxies.acp.named import Need
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonValue
@@ -32,6 +33,10 @@ class Operation:
 
     args: JsonObject
     """What is told of it."""
+    shown: JsonObject
+    """What else people see who decide on it: the folder, and the command."""
+    edits: Sequence[Edit] = ()
+    """What they see of what is to be written."""
     needs: Sequence[Need]
     perform: Callable[[Clearance], Awaitable[None]]
     """Does it, tells its result, and answers the agent."""

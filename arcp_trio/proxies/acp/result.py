@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from arcp_trio.proxies.acp.fitting import fitted_text, room
+from arcp_trio.runtime.job.fitting import fitted_text, room
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import dumps
 

@@ -22,6 +22,7 @@ from arcp_trio.proxies.acp.named import (
     SHELL,
     Need,
     absolute,
+    line_of,
     needed_for_command,
     runs_others,
     words_of,
@@ -111,6 +112,8 @@ class _CommandToRun:
     """What a terminal is to run."""
 
     words: Sequence[str]
+    line: str
+    """The words as a shell reads them."""
     cwd: str
     elsewhere: bool
     """Whether it runs in another folder than the agent."""
@@ -153,7 +156,9 @@ class Terminals:
         told: JsonObject = {"command": name, "args": [*texts], "cwd": command.cwd}
         if variables:
             told["env"] = {**variables}
-        return Operation(args=told, needs=needs, perform=partial(self._create, request, command))
+        shown: JsonObject = {"cwd": command.cwd, "command": command.line}
+        perform = partial(self._create, request, command)
+        return Operation(args=told, shown=shown, needs=needs, perform=perform)
 
     def _command(
         self,
@@ -172,6 +177,7 @@ class Terminals:
         most = self._limits.terminal_bytes
         return _CommandToRun(
             words=words_of(words[0], words[1:]),
+            line=line_of(words[0], words[1:]),
             cwd=cwd if elsewhere else own,
             elsewhere=elsewhere,
             environment={**self._place.environment, **variables},

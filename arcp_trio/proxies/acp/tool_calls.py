@@ -9,9 +9,9 @@ import attrs
 
 from arcp_trio import acp
 from arcp_trio.proxies.acp.calls import Calls
-from arcp_trio.proxies.acp.fitting import MOST_NAME, Fitted, fitted, room
 from arcp_trio.proxies.acp.named import tool_of
 from arcp_trio.runtime.job.context import JobContext
+from arcp_trio.runtime.job.fitting import MOST_NAME, Fitted, fitted, room
 from arcp_trio.wire.errors import InternalError, JobCancelled
 from arcp_trio.wire.json import JsonObject, JsonValue, is_list, is_object, text_in
 

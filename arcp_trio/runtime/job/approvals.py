@@ -6,7 +6,7 @@ result of that call, and nothing of it outlasts the run of the agent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -16,11 +16,13 @@ import trio
 from arcp_trio.authority.approvals import Approval
 from arcp_trio.authority.targets import forms
 from arcp_trio.runtime.job.events import add_event
+from arcp_trio.runtime.job.fitting import fitted
 from arcp_trio.runtime.job.questions import ANSWER_PATH, OpenQuestion
 from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
 from arcp_trio.wire.errors import ApprovalNeeded, InvalidRequest, PermissionDenied, Unanswered, clip
-from arcp_trio.wire.json import JsonLike, JsonObject, dumps, loads
-from arcp_trio.wire.questions import ALLOW, APPROVAL, DENY, QuestionBody
+from arcp_trio.wire.json import JsonLike, JsonObject, dumps, loads, object_in
+from arcp_trio.wire.payloads import read
+from arcp_trio.wire.questions import ALLOW, APPROVAL, DENY, QuestionBody, Shown
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -31,6 +33,14 @@ _NAMED: Final = 3
 """The targets that a prompt names; `targets` has all."""
 _MOST_TARGET: Final = 1_000
 """Characters of a target, at most: nobody reads a longer one to its end."""
+MOST_ARGS_BYTES: Final = 32 * 1024
+"""How much a question shows of the arguments of its call."""
+_HOWEVER: Final = {
+    "fs.write": ", with any content",
+    "net.fetch": ", also by what the agent does by itself",
+    "tool.call": ", with any arguments",
+}
+"""What the scope `job` leaves open, by capability."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -98,6 +108,7 @@ def ask_approval(
     args: JsonLike,
     capability: str,
     targets: Sequence[str],
+    shown: Mapping[str, JsonLike] | None = None,
 ) -> OpenApproval:
     """Ask people for leave to do something, in one step.
 
@@ -116,23 +127,28 @@ def ask_approval(
             f"{capability} needs the approval of a person, and the client that submitted the job"
             " cannot ask anybody: it has not negotiated x-vendor.arcp-trio.questions"
         )
-    shown = [forms(capability, each)[0] for each in targets]
-    if any(len(each) > _MOST_TARGET for each in shown):
+    named = [forms(capability, each)[0] for each in targets]
+    if any(len(each) > _MOST_TARGET for each in named):
         raise PermissionDenied(
             f"{capability} needs the approval of a person, who can be shown no target of more than"
             f" {_MOST_TARGET:,} characters"
         )
     seconds = job.core.limits.approval_seconds
+    cut = fitted(loads(dumps(args)), MOST_ARGS_BYTES)
+    truncated = cut.truncated or object_in(cut.value).get("truncated") is True
     body = QuestionBody(
         question_id=call_id,
-        prompt=_prompt(capability, shown),
+        prompt=_prompt(capability, named),
         options=[ALLOW, DENY],
         expires_at=rfc3339(job.core.clock.now() + seconds),
         kind=APPROVAL,
         capability=capability,
-        targets=shown,
+        targets=named,
         tool=tool,
-        args=loads(dumps(args)),
+        args=cut.value,
+        shown=None if shown is None else read(Shown, object_in(loads(dumps(shown))), root="shown"),
+        for_job=f"{capability} of {', '.join(named)}{_HOWEVER.get(capability, '')}",
+        truncated=truncated or None,
     )
     question = OpenApproval(
         job=job,

@@ -39,7 +39,13 @@ class JobContext(AwaitableContext):
     """
 
     async def ask_approval(
-        self, call_id: str, tool: str, args: Json, capability: str, targets: Sequence[str]
+        self,
+        call_id: str,
+        tool: str,
+        args: Json,
+        capability: str,
+        targets: Sequence[str],
+        shown: Mapping[str, Json] | None = None,
     ) -> None:
         """Ask people for leave to do what the lease allows on that condition; see `decision`.
 
@@ -49,13 +55,15 @@ class JobContext(AwaitableContext):
             args: its arguments, for people to read.
             capability: what is asked for, such as `fs.write`.
             targets: what it is asked for; `x-vendor.arcp-trio.ask.…` allows each.
+            shown: what else people see: `cwd`, the folder; `command`, the line that would run; and
+                `changes`, a list of `path`, `diff` and `note`, which says what the diff leaves out.
 
         Raises:
             PermissionDenied: the lease does not allow it, whatever people say; or the client that
                 submitted the job knows no questions.
             InternalError: the job asks too much at once, or is ending.
         """
-        await self._link.do(Desk.ask_approval, call_id, tool, args, capability, targets)
+        await self._link.do(Desk.ask_approval, call_id, tool, args, capability, targets, shown)
 
     async def decision(self, call_id: str) -> Mapping[str, Json]:
         """Wait for what people decide, and return if the operation is allowed: do it at once.

@@ -251,10 +251,16 @@ class Desk:
         return {"known": known, **done}
 
     async def ask_approval(
-        self, call_id: str, tool: str, args: JsonLike, capability: str, targets: Sequence[str]
+        self,
+        call_id: str,
+        tool: str,
+        args: JsonLike,
+        capability: str,
+        targets: Sequence[str],
+        shown: Mapping[str, JsonLike] | None = None,
     ) -> None:
         """Ask people for leave to do something."""
-        question = ask_approval(self.job, call_id, tool, args, capability, targets)
+        question = ask_approval(self.job, call_id, tool, args, capability, targets, shown)
         self._approvals[call_id] = question
 
     async def decision(self, call_id: str) -> JsonObject:

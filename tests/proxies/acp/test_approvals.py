@@ -71,6 +71,81 @@ async def test_an_approved_write(tmp_path: Path) -> None:
     assert bodies[2]["question_id"] == bodies[0]["call_id"] == bodies[3]["call_id"]
 
 
+async def asked_about(*steps: list[Any], lease: dict[str, list[str]]) -> list[Question]:
+    """Run a job whose agent asks for things that nobody allows; return the questions."""
+    async with connected() as client:
+        seen = decisions(client, *[("deny", {})] * len(steps))
+        await asked_in(await begin(client, *steps, lease=lease))
+    return seen
+
+
+async def test_a_write_is_shown_as_a_diff(tmp_path: Path) -> None:
+    """People see what a write changes, as far as the lease lets them see what is there."""
+    lines = [f"line {number}\n" for number in range(100)]
+    path = tmp_path / "file"
+    path.write_text("".join(lines))
+    lines[40:42] = ["changed"]
+    step = ["write", str(path), "".join(lines).replace("line 90", "line ninety").rstrip()]
+    for_all = may_ask(fs_write=f"{tmp_path}/**")
+    (seen,) = await asked_about(step, lease={**for_all, "fs.read": [f"{tmp_path}/**"]})
+    (change,) = seen.shown.changes or []
+    assert (change.path, change.note) == (str(path), None)
+    assert change.diff.splitlines() == [
+        "@@ -38,9 +38,7 @@",
+        *(" line 37", " line 38", " line 39", "-line 40", "-line 41", "-line 42"),
+        *("+changedline 42", " line 43", " line 44", " line 45"),
+        "@@ -88,7 +86,7 @@",
+        *(" line 87", " line 88", " line 89", "-line 90", "+line ninety"),
+        *(" line 91", " line 92", " line 93"),
+        "@@ -97,4 +95,4 @@",
+        *(" line 96", " line 97", " line 98", "-line 99", "+line 99"),
+        "\\ No newline at end of file",
+    ]
+    assert seen.for_job == f"fs.write of {path}, with any content"
+    new = ["write", str(tmp_path / "new"), "a\nb\n"]
+    hidden, created = await asked_about(step, new, lease=for_all)
+    for question in (hidden, created):
+        (change,) = question.shown.changes or []
+        assert change.diff.startswith("@@ -0,0 +1,")
+        assert "the lease does not show" in str(change.note)
+
+
+async def test_a_large_write_says_what_is_not_shown(tmp_path: Path) -> None:
+    """What a question has no room for is left out, and it says how much that is."""
+    lease = {**may_ask(fs_write=f"{tmp_path}/**"), "fs.read": [f"{tmp_path}/**"]}
+    step = ["write", str(tmp_path / "file"), "0123456789abcde\n" * 10_000]
+    (seen,) = await asked_about(step, lease=lease)
+    (change,) = seen.shown.changes or []
+    assert 20_000 < len(change.diff) < 32_768
+    shown = change.diff.count("\n")
+    assert change.note == f"a new file; only {shown:,} of 10,001 lines are shown"
+
+
+async def test_a_permission_shows_what_the_agent_tells() -> None:
+    """The whole input, the texts and the diffs beside it, the command, and the folder."""
+    script = "echo " + "x" * 20_000
+    content = [
+        {"type": "diff", "path": "/ws/a.py", "oldText": "one\ntwo\n", "newText": "one\n2\n"},
+        {"type": "content", "content": {"type": "text", "text": "the plan"}},
+    ]
+    edit = {"kind": "edit", "locations": [{"path": "/ws/b.py"}], "content": content}
+    run = {"kind": "execute", "rawInput": {"command": ["sh", "-c", script]}}
+    lease = may_ask(fs_write="/ws/**", tool_call="*/*")
+    long = {"kind": "execute", "rawInput": {"command": "x" * 100_000}}
+    steps: list[Any] = [["ask", each] for each in (edit, run, long)]
+    of_edit, of_run, of_long = await asked_about(*steps, lease=lease)
+    (change,) = of_edit.shown.changes or []
+    assert change.diff == "@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
+    assert (change.path, change.note) == ("/ws/a.py", "as the agent describes it")
+    assert of_edit.targets == ["/ws/b.py", "/ws/a.py"]
+    assert of_edit.args["content"] == ["the plan"]
+    assert of_run.args["input"] == run["rawInput"]
+    assert of_run.shown.command == f"sh -c '{script}'"
+    assert (of_run.shown.cwd or "").startswith("/")
+    assert not of_run.truncated
+    assert of_long.truncated
+
+
 async def test_a_denied_permission() -> None:
     """A denial is a refusal for the agent; the prompt has our words, never the agent's title."""
     async with connected() as client:
@@ -221,7 +296,8 @@ async def test_an_approved_command() -> None:
             client, ["terminal", "echo one; sleep 1"], lease=may_ask(tool_call="terminal/sh")
         )
         question = await next_question(handle)
-        assert question.args["command"] == "echo one; sleep 1"
+        assert question.args["command"] == question.shown.command == "echo one; sleep 1"
+        assert question.for_job == "tool.call of terminal/sh, with any arguments"
         await question.answer("allow")
         async for job in client.jobs():
             assert not job.waiting

@@ -1,4 +1,4 @@
-"""Cutting what an agent has sent down to what an event can hold."""
+"""Cutting what an agent gives down to what an event or a question can hold."""
 
 from __future__ import annotations
 
