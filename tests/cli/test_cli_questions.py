@@ -281,8 +281,8 @@ def test_submit_asks_for_approvals(asking: Commands) -> None:
         assert on.lines[at + 1] == '  fs/write {"path":"/srv/a"}'
         assert on.lines[at + 2].startswith("  open until ")
         assert on.lines[at + 3 :] == [
-            "  yes  this once",
-            "  job  this, and fs.write of the same target until the job ends",
+            "  yes  once",
+            "  job  for this job: fs.write of /srv/a, with any content",
             "  no",
             "yes, job or no:",
         ]
@@ -362,6 +362,7 @@ def test_an_approval_from_elsewhere(asking: Commands) -> None:
     while not lines or not lines[-1].endswith(" allow|deny answers it\n"):
         lines.append(process.stderr.readline())
         assert lines[-1], lines
+    assert lines[-2] == "  --scope job allows for this job: fs.write of /srv/a, with any content\n"
     job_id, question_id = lines[-1].split()[2:4]
     assert "must be one of once, job" in asking.refused(
         2, "answer", job_id, "allow", "--scope=ever"

@@ -10,7 +10,7 @@ import trio
 
 from arcp_trio.cli.client.output import Output
 from arcp_trio.cli.keyboard import drop_typed, keyboard_is_there, typed_line
-from arcp_trio.cli.text import fitted
+from arcp_trio.cli.text import fitted, wrapped
 
 ERASE: Final = "\r\x1b[K"
 """Moves the cursor to the beginning of the line, and clears the line."""
@@ -115,8 +115,9 @@ class Screen:
         self._prompted.cancel()
 
     async def _ask_below(self, lines: Sequence[str], prompt: str) -> str | None:
+        columns = self.columns
         try:
-            await self.add(lines, "")
+            await self.add([part for line in lines for part in wrapped(line, columns)], "")
             async with self._turn:
                 erase = bool(self._line)
                 drop_typed()
