@@ -32,7 +32,8 @@ A configuration file has the same options, with _ for -, and the limits of arcp_
 
 An option on the command line replaces the one in the file. Modules of agents are looked up in the
 current folder first. The first SIGTERM or Ctrl-C ends the runtime in order, within five seconds
-after the drain; the second one ends it at once. SIGHUP makes it read tokens and certificates again.
+after the drain; the second one ends it at once. On a terminal, Ctrl-C asks before jobs are lost,
+and a second one is a yes. SIGHUP makes it read tokens and certificates again.
 """
 
 REPLAY: Final = """\

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+import attrs
 import trio
 
 from arcp_trio.groups import consists_of, leaves, unwrapped
@@ -202,7 +203,9 @@ class Lifetime:
         """Refuse new work, let jobs go on for `drain` seconds, end the rest, close connections."""
         core, jobs, sessions = self._core, self.jobs, self.sessions
         if not core.closing:
-            log.info("shutting down", extra={"jobs": len(jobs.live), "drain_seconds": drain})
+            left = attrs.asdict(jobs.unfinished())
+            facts = {"jobs": len(jobs.live), **left, "drain_seconds": drain}
+            log.info("shutting down", extra=facts)
         core.closing = True
         if isinstance(self._store_failure, Fenced):
             await leave_at_once(core, jobs, self.attendance)

@@ -15,6 +15,7 @@ from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.job.granting import reserved_paths
+from arcp_trio.runtime.job.jobs import Unfinished
 from arcp_trio.runtime.lifetime import Lifetime
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.prometheus import exposition
@@ -219,6 +220,10 @@ class Runtime:
         The runtime then ends by itself.
         """
         self._lifetime.when_fenced = act
+
+    def unfinished(self) -> Unfinished:
+        """Return how many jobs a shutdown ends now, and how many go on after it."""
+        return self._lifetime.jobs.unfinished()
 
     async def shutdown(self, drain: float = 0) -> None:
         """Refuse new work, let jobs go on for `drain` seconds, end the rest, close connections."""

@@ -27,7 +27,7 @@ from arcp_trio.cli.serve.loading import load_agents
 from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.reloading import Reloads, Terminal, read_tokens_again, reload_at
 from arcp_trio.cli.serve.stdio import StandardDoor, StandardStreams
-from arcp_trio.cli.serve.stopping import LastResort, on_signal
+from arcp_trio.cli.serve.stopping import LastResort, Stopping
 from arcp_trio.cli.serve.storing import make_store
 from arcp_trio.cli.serve.tokens import kept_key
 from arcp_trio.runtime.access import Policy
@@ -111,13 +111,15 @@ async def _serve(
     leave = os._exit if streams is None else streams.leave
     last_resort = LastResort(leave)
     hurry = partial(last_resort.exit_within, options.drain + _END_SECONDS)
-    stop = on_signal(hurry, leave)
+    stopping = Stopping(hurry, leave)
     task_tree.show_at(signal.SIGUSR1)
     with contextlib.ExitStack() as opened:
         # Before any file is read: a SIGHUP from here on means that a file has changed since.
         hangups = opened.enter_context(trio.open_signal_receiver(signal.SIGHUP))
         admission = Admission(options)
-        doors = await open_doors(options) if streams is None else StandardDoor(streams, stop.set)
+        doors = (
+            await open_doors(options) if streams is None else StandardDoor(streams, stopping.stop)
+        )
         opened.callback(doors.close)
         # After the doors are open: a `serve` that cannot listen leaves no folder and no token.
         admission.complete(options)
@@ -132,7 +134,9 @@ async def _serve(
         async with runtime:
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(doors.serve, runtime), name="listeners")
-                nursery.start_soon(_mind_hangups, hangups, terminal, reloads, stop, name="hangups")
+                nursery.start_soon(
+                    _mind_hangups, hangups, terminal, reloads, stopping, name="hangups"
+                )
                 if doors.local_url is not None and options.folder is not None:
                     opened.enter_context(address_kept(options.folder, doors.local_url))
                 if doors.url is not None:
@@ -140,8 +144,7 @@ async def _serve(
                 admission.show()
                 if doors.local_url is not None:
                     greet(options, doors.local_url, admission.made, agents.names())
-                await stop.wait()
-                hurry()
+                await stopping.wait(runtime, options.drain)
                 # Whatever there is now stays until the process ends. To search it for garbage would
                 # take half of the time in which thousands of clients are to be told.
                 gc.freeze()
@@ -186,7 +189,7 @@ def _workers(options: ServeOptions) -> Workers:
 
 
 async def _mind_hangups(
-    hangups: AsyncIterator[int], terminal: Terminal, reloads: Reloads, stop: trio.Event
+    hangups: AsyncIterator[int], terminal: Terminal, reloads: Reloads, stopping: Stopping
 ) -> None:
     await reload_at(hangups, terminal, reloads)
-    stop.set()
+    stopping.stop()
