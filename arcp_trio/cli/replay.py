@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 from arcp_trio.cli import defaults
-from arcp_trio.cli.data_folder import store_path, unusable_store
+from arcp_trio.cli.data_folder import find_folder, store_path, unusable_store
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode
 from arcp_trio.cli.replay_options import ReplayOptions
 from arcp_trio.cli.store import administered
@@ -53,7 +53,7 @@ def run(options: ReplayOptions) -> int:
 
 
 def _print_folder(options: ReplayOptions) -> None:
-    path = store_path(defaults.DATA if options.data is None else options.data)
+    path = store_path(find_folder(options.data, os.environ))
 
     async def read() -> None:
         async with open_read_only(path) as reader:

@@ -15,7 +15,7 @@ class ReplayOptions:
 
     session_id: str | None = optional_argument("SESSION_ID", "session whose frames to print")
     data: str | None = option(
-        TEXT, "DIR", "folder of the store", default=None, stated=defaults.DATA
+        TEXT, "DIR", "folder of the store", default=None, stated=defaults.NEAREST
     )
     store: str | None = option(
         TEXT,

@@ -37,7 +37,9 @@ class ClientOptions:
         default=None,
         secret=True,
     )
-    data: str = option(TEXT, "DIR", "folder of a serve on this machine", default=defaults.DATA)
+    data: str | None = option(
+        TEXT, "DIR", "folder of a serve on this machine", default=None, stated=defaults.NEAREST
+    )
     ca: str | None = option(
         TEXT, "FILE", "PEM file of the authorities to trust for wss://", default=None
     )

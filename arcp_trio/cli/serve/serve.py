@@ -15,7 +15,7 @@ from typing import Final, TextIO
 import trio
 
 from arcp_trio.cli import logs
-from arcp_trio.cli.data_folder import address_kept, unusable_store
+from arcp_trio.cli.data_folder import address_path, kept, pid_path, unusable_store
 from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.cli.log_writer import log_writer
 from arcp_trio.cli.serve import task_tree
@@ -137,8 +137,10 @@ async def _serve(
                 nursery.start_soon(
                     _mind_hangups, hangups, terminal, reloads, stopping, name="hangups"
                 )
-                if doors.local_url is not None and options.folder is not None:
-                    opened.enter_context(address_kept(options.folder, doors.local_url))
+                if options.folder is not None:
+                    opened.enter_context(kept(pid_path(options.folder), str(os.getpid())))
+                    if doors.local_url is not None:
+                        opened.enter_context(kept(address_path(options.folder), doors.local_url))
                 if doors.url is not None:
                     print(f"listening on {doors.url}", file=address_out, flush=True)
                 admission.show()
