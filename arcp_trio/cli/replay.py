@@ -13,6 +13,7 @@ import trio
 from arcp_trio.cli import defaults
 from arcp_trio.cli.data_folder import find_folder, store_path, unusable_store
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode
+from arcp_trio.cli.ids import meant_id
 from arcp_trio.cli.replay_options import ReplayOptions
 from arcp_trio.cli.store import administered
 from arcp_trio.cli.store_options import DatabaseOptions
@@ -76,7 +77,8 @@ async def _print(options: ReplayOptions, reader: Reads, place: str) -> None:
     if options.session_id is None:
         await _print_sessions(reader, place)
         return
-    jobs = await _print_frames(reader, place, options.session_id, options.after_seq or 0)
+    session_id = meant_id(options.session_id, (await reader.recover()).sessions)
+    jobs = await _print_frames(reader, place, session_id, options.after_seq or 0)
     if options.memos:
         await _print_memos(reader, jobs)
 
