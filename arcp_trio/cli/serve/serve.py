@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final, TextIO
 
@@ -29,7 +30,7 @@ from arcp_trio.cli.serve.reloading import Reloads, Terminal, read_tokens_again, 
 from arcp_trio.cli.serve.stdio import StandardDoor, StandardStreams
 from arcp_trio.cli.serve.stopping import LastResort, Stopping
 from arcp_trio.cli.serve.storing import make_store
-from arcp_trio.cli.serve.tokens import kept_key
+from arcp_trio.cli.serve.tokens import LOCAL, kept_key
 from arcp_trio.runtime.access import Policy
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.runtime import Runtime
@@ -128,7 +129,8 @@ async def _serve(
         store = make_store(options, given)
         if store.shared is not None:
             logs.name_node(store.shared.name)
-        runtime = _runtime(config, admission, store)
+        alone = doors.for_this_machine and admission.made is not None
+        runtime = _runtime(config, admission, store, {LOCAL} if alone else set())
         runtime.when_fenced(partial(last_resort.exit_within, _FENCED_SECONDS, ExitCode.FENCED))
         runtime.add(agents)
         async with runtime:
@@ -160,7 +162,9 @@ async def _serve(
         last_resort.leave_now()
 
 
-def _runtime(config: Config, admission: Admission, store: Store) -> Runtime:
+def _runtime(
+    config: Config, admission: Admission, store: Store, developers: AbstractSet[str]
+) -> Runtime:
     options = config.options
     return Runtime(
         auth=admission,
@@ -170,6 +174,7 @@ def _runtime(config: Config, admission: Admission, store: Store) -> Runtime:
         policy=Policy(
             observers=options.observer,
             approvers=options.approver,
+            developers=developers,
             allow_stop=not options.no_stop,
             ceilings=config.ceilings,
             # With the tokens and the address in it, whatever else is put there.
