@@ -122,11 +122,12 @@ async def _serve(
             await open_doors(options) if streams is None else StandardDoor(streams, stopping.stop)
         )
         opened.callback(doors.close)
+        # Before a token is missed: a mistake in the address of the store comes first.
+        store = make_store(options, given)
         # After the doors are open: a `serve` that cannot listen leaves no folder and no token.
         admission.complete(options)
         again = partial(read_tokens_again, given, config, admission)
         reloads: Reloads = {"tokens": again, **doors.reloads}
-        store = make_store(options, given)
         if store.shared is not None:
             logs.name_node(store.shared.name)
         alone = doors.for_this_machine and admission.made is not None
