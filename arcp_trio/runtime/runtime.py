@@ -160,7 +160,9 @@ class Runtime:
         if core.closing or lifetime.over.is_set():
             return "shutting down"
         if core.store.trouble is not None:
-            return "the store cannot be used"
+            return "the store cannot be used" + (
+                ": the disk is full" if core.store.disk_full else ""
+            )
         if not lifetime.started or not core.taken_over.is_set():
             return "starting"
         return None if lifetime.cluster is None else lifetime.cluster.members.trouble()

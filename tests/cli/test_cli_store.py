@@ -180,7 +180,7 @@ def test_only_its_user_can_read_what_it_keeps(start: Starter, tmp_path: Path, um
     served.end()
     folder = tmp_path / ".arcp"
     modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()}
-    files = ("address", "arcp.db", "arcp.db-shm", "arcp.db-wal", "arcp.db.lock", "token")
+    files = ("address", "arcp.db", "arcp.db-shm", "arcp.db-wal", "arcp.db.lock", "pid", "token")
     assert modes == dict.fromkeys(files, 0o600)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
@@ -288,8 +288,12 @@ def test_trouble_is_said_once_and_so_is_its_end(start: Starter) -> None:
         assert_told(session)
     served.line("store in trouble, everything waits for it")
     for _ in range(3):
-        with pytest.raises(ConnectionClosed), peer(url, TOKEN) as refused:
-            refused.receive()
+        with peer(url, TOKEN) as late:
+            late.send("session.list_jobs", {})
+            assert len(late.receive()["payload"]["jobs"]) == 4
+            refused = late.submit("echo")
+            assert refused["type"] == "session.error"
+            assert "the store cannot be used" in refused["payload"]["message"]
     set_largest_file(served.process.pid, resource.RLIM_INFINITY)
     served.line("store works again")
     with peer(url, TOKEN) as session:

@@ -26,6 +26,7 @@ from arcp_trio.wire.ids import resume_token, token_digest
 from arcp_trio.wire.messages import (
     Auth,
     Hello,
+    Message,
     SessionResume,
     parse,
 )
@@ -98,18 +99,18 @@ class Handshake:
                 return await self._open(first)
             except StoreError:
                 log.exception("session cannot be opened", extra={"peer": self._transport.peer})
-                raise store_trouble() from None
+                raise store_trouble(self._core.store) from None
             except Fenced:
                 words = "this node is gone, and another one goes on: try again"
                 raise InternalError(words) from None
-        raise store_trouble()
+        raise store_trouble(self._core.store)
 
     async def _open(self, first: Envelope) -> Opened:
         message, core = parse(first), self._core
         if core.closing:
             raise InternalError("the runtime is shutting down")
-        if core.store.trouble is not None or not core.taken_over.is_set():
-            raise store_trouble()
+        if not (core.taken_over.is_set() and self._can_store(message)):
+            raise store_trouble(core.store)
         match message:
             case Hello():
                 dialect = recognise(first)
@@ -127,6 +128,17 @@ class Handshake:
                 return await self._resume(message, claimed, None, None)
             case _:
                 raise Unauthenticated("the first frame must be a session.hello")
+
+    def _can_store(self, message: Message | None) -> bool:
+        """Whether the store does for what a frame asks for.
+
+        A new session can be stored later: meanwhile its client can list jobs, and no more.
+        """
+        store = self._core.store
+        if store.trouble is None:
+            return True
+        is_new = isinstance(message, Hello) and message.resumption is None
+        return is_new and store.shared is None and not store.crowded
 
     # -- who it is
 
@@ -177,7 +189,9 @@ class Handshake:
         session, stored = sessions.create(principal, features, dialect.name, token_digest(token))
         try:
             sessions.join(session, attachment)
-            await stored.committed()
+            # What is new can only be looked at, so that it may be stored later; a session that
+            # other nodes have to know must be stored.
+            await (stored.tried() if self._core.store.shared is None else stored.committed())
             session.begin(attachment)
             log.debug("session opened", extra=session.facts | {"peer": self._transport.peer})
             return Opened(
