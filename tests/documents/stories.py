@@ -169,9 +169,15 @@ class Screen:
             os.write(self._keyboard, f"{text}\n".encode())
 
     def interrupt(self) -> None:
-        """Press Ctrl-C, and wait for the command's quiet end."""
+        """Press Ctrl-C, again if the command asks, and wait for its quiet end."""
         before = len(self.text())
+        asked = False
         os.killpg(self._process.pid, signal.SIGINT)
+        while self._process.poll() is None:
+            if not asked and "press Ctrl-C again" in self.text()[before:]:
+                asked = True
+                os.killpg(self._process.pid, signal.SIGINT)
+            time.sleep(0.05)
         said = self.wait()[before:]
         assert (self._process.returncode, "Traceback" in said) == (0, False), said
 
