@@ -66,8 +66,8 @@ def find_folder(given: str | None, environment: Mapping[str, str]) -> Path:
     """Return the folder that --data names or, without it, the nearest one.
 
     That is `.arcp` in the current folder, or in one above it, or else the user's own place. Above
-    the current folder, only what belongs to the user counts: whoever may write to `/tmp` could
-    otherwise put the address of their own runtime there.
+    the current folder, only what belongs to the user counts: every user may write to `/tmp`, and
+    could put the address of their own runtime there.
     """
     if given is not None:
         return Path(given)

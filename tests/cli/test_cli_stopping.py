@@ -199,7 +199,7 @@ def serving(folder: Path, *agents: str) -> Iterator[tuple[Terminal, Commands]]:
 def test_ctrl_c_asks_before_jobs_are_lost(tmp_path: Path) -> None:
     """On a terminal it says how many jobs end and how many go on; all go on unless one means it."""
     with serving(tmp_path, "asking", "asking", "lasting", "sleeper") as (on, here):
-        on.type("yes\n\x03")  # what was typed before is no answer
+        on.type("yes\n\x03")  # what was typed before does not answer
         on.wait_for(LOSES)
         on.wait_for("type yes, or press Ctrl-C again")
         on.type("y\n")
@@ -249,6 +249,17 @@ def test_without_a_terminal_it_logs_what_ends(
     (said,) = [json.loads(line) for line in err.splitlines() if "shutting down" in line]
     names = ("jobs", "ending", "waiting_for_people", "going_on")
     assert [said[name] for name in names] == [4, 3, 2, 1]
+
+
+def test_ctrl_c_while_an_agent_holds_the_loop(tmp_path: Path) -> None:
+    """Where nothing can be asked, it says so, and a second Ctrl-C ends the process in time."""
+    with serving(tmp_path) as (on, here), here.start("submit", "blocking") as waiting:
+        on.wait_for("at work")
+        waiting.kill()
+        on.type("\x03")
+        on.wait_for("an agent holds the event loop")
+        on.type("\x03")
+        assert on.end() == 0
 
 
 def test_sigterm_does_not_ask_on_a_terminal(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ class Screen:
     async def prompt(self, lines: Sequence[str], prompt: str) -> str | None:
         """Ask below all that is shown meanwhile; return the line that is typed, as `ask` does.
 
-        What was typed before the question was shown is no answer to it, and dropped.
+        What was typed before the question was shown is dropped: it does not answer it.
         """
         while True:
             async with self._keyboard:

@@ -100,8 +100,8 @@ class Stopping:
         self._hurry = hurry
         self._leave = leave
         self._token = trio.lowlevel.current_trio_token()
-        self._asked = False
-        """Whether Ctrl-C was pressed, and it is not known yet whether it is meant."""
+        self._may_ask = False
+        """Whether Ctrl-C is answered by a question: there are jobs, and not one Ctrl-C before."""
         self._to_ask = trio.Event()
         self._to_stop = trio.Event()
         for each in _SIGNALS:
@@ -113,11 +113,18 @@ class Stopping:
         self._token.run_sync_soon(self._to_stop.set)
 
     def _first(self, number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGINT and not self._asked and _can_ask():
-            self._asked = True
+        if number == signal.SIGINT and self._may_ask and _can_ask():
+            self._may_ask = False
             self._token.run_sync_soon(self._to_ask.set)
+            held = threading.Timer(_LOOK_SECONDS, self._say_if_held)
+            held.daemon = True
+            held.start()
         else:
             self._mean_it()
+
+    def _say_if_held(self) -> None:
+        if not self._to_ask.is_set():
+            _say(b"an agent holds the event loop, so nothing can be asked: Ctrl-C again ends it\n")
 
     def _mean_it(self) -> None:
         for each in _SIGNALS:
@@ -129,6 +136,7 @@ class Stopping:
 
     async def wait(self, runtime: Runtime, drain: float) -> None:
         """Return once `serve` is to end in order."""
+        self._may_ask = True
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ask, runtime, drain, name="question at Ctrl-C")
             await self._to_stop.wait()
@@ -141,7 +149,7 @@ class Stopping:
             if not left.ending or await _is_meant(left, drain):
                 self._mean_it()
                 return
-            self._to_ask, self._asked = trio.Event(), False
+            self._to_ask, self._may_ask = trio.Event(), True
             _tell("going on; Ctrl-C asks again")
 
 

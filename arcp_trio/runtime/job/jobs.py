@@ -44,11 +44,11 @@ class Unfinished:
     """How many jobs have not ended."""
 
     ending: int
-    """Those that end with the runtime, if they have no result before."""
+    """Jobs that end with the runtime, if they have no result before."""
     waiting_for_people: int
-    """Those of them that ask something."""
+    """Jobs of these that ask something."""
     going_on: int
-    """Those that go on at the next start, or at another node."""
+    """Jobs that go on at the next start, or at another node."""
 
 
 class AgentProcesses(Protocol):
