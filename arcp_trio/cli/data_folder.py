@@ -74,10 +74,10 @@ def find_folder(given: str | None, environment: Mapping[str, str]) -> Path:
     here = Path(DATA)
     if here.is_dir():
         return here
-    above = (each / DATA for each in Path.cwd().parents)
-    data_home = Path(environment.get("XDG_DATA_HOME") or Path.home() / ".local/share")
-    for path in (*above, data_home / PROGRAM):
-        with suppress(OSError):
+    with suppress(OSError, RuntimeError):  # the current folder is gone, or there is no home
+        above = [each / DATA for each in Path.cwd().parents]
+        data_home = Path(environment.get("XDG_DATA_HOME") or Path.home() / ".local/share")
+        for path in (*above, data_home / PROGRAM):
             if path.is_dir() and path.stat().st_uid == os.geteuid():
                 return path
     return here
