@@ -66,15 +66,6 @@ COMMANDS: Final = (
         exclusive=serve.KEPT_IN,
     ),
     ConsoleCommand(
-        name="stop",
-        module="arcp_trio.cli.stop",
-        help="stop the runtime of a folder",
-        description="End the serve that uses a folder, in order, and wait until it has ended.",
-        example=f"{PROGRAM} stop",
-        notes=notes.STOP,
-        declared=serve.StopOptions,
-    ),
-    ConsoleCommand(
         name="submit",
         module="arcp_trio.cli.client.submit",
         help="submit a job and show it until it ends",
@@ -171,6 +162,15 @@ COMMANDS: Final = (
         example=f"{PROGRAM} bench --json",
         notes=notes.LISTING.format('"figure", "value" and "unit"'),
         declared=client.OutputOptions,
+    ),
+    ConsoleCommand(
+        name="stop",
+        module="arcp_trio.cli.stop",
+        help="stop the runtime of a folder",
+        description="End the serve that uses a folder, in order, and wait until it has ended.",
+        example=f"{PROGRAM} stop",
+        notes=notes.STOP,
+        declared=serve.StopOptions,
     ),
     ConsoleCommand(
         name="replay",
