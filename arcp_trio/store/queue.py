@@ -83,7 +83,7 @@ class Group:
         await self.stored.wait()
 
     def note_try(self) -> None:
-        """Note that the group is stored, or cannot be stored for the moment."""
+        """Note that the group is stored, or finds the disk full."""
         self._tried.set()
 
     def forget_try(self) -> None:
@@ -91,7 +91,7 @@ class Group:
         self._tried = trio.Event()
 
     async def tried(self) -> None:
-        """Wait until the group is stored, or cannot be stored for the moment."""
+        """Wait until the group is stored, or finds the disk full."""
         await self._tried.wait()
 
 
@@ -259,8 +259,9 @@ class WriteQueue:
                 group.refused = await commit(group.writes) or frozenset()
             except StoreError as error:
                 self._begin_trouble(error)
-                group.note_try()
-                self._filling.note_try()
+                if self.disk_full:
+                    group.note_try()
+                    self._filling.note_try()
                 self._call_before_group()
                 await trio.sleep(pause)
                 pause = min(2 * pause, LAST_RETRY_SECONDS)

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import InternalError, MemoryStore
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.errors import DiskFull, StoreError
 from arcp_trio.store.queue import QUEUE_WRITES
 from arcp_trio.testing import open_peers
 from arcp_trio.transport import TransportClosed
@@ -81,7 +81,7 @@ async def test_a_job_waits_at_its_next_emit_and_goes_on_by_itself(
 async def test_new_work_is_refused_and_an_idle_session_lives_on(
     autojump_clock: MockClock,
 ) -> None:
-    """A submit gets a retryable INTERNAL_ERROR, in a new session, too; later both go on."""
+    """A submit and a hello get a retryable INTERNAL_ERROR; later both succeed."""
     store = FailingStore()
     runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
@@ -95,49 +95,58 @@ async def test_new_work_is_refused_and_an_idle_session_lives_on(
         refusal = await idle.expect("session.error")
         assert refusal["payload"]["request_id"] == request
         assert refusal["payload"]["code"] == "INTERNAL_ERROR"
-        late = await peers.connect()
-        await late.hello()
         with pytest.raises(InternalError):
-            await late.submit("ticker", {"n": 1})
+            await (await peers.connect()).hello()
         store.broken = False
         await trio.sleep(5)
-        for peer in (idle, late):
-            accepted = await peer.submit("ticker", {"n": 1})
-            await peer.until_terminal(accepted["job_id"])
+        accepted = await idle.submit("ticker", {"n": 1})
+        await idle.until_terminal(accepted["job_id"])
+        await (await peers.connect()).hello()
 
 
 @pytest.mark.logs_error(TROUBLE)
 async def test_the_hello_that_finds_the_trouble_is_told_of_it(autojump_clock: MockClock) -> None:
-    """A session is the first thing that cannot be stored: a new one opens, another one has to wait.
-
-    What was opened is stored later, and can be resumed then.
-    """
+    """A client learns at once that its session is the first thing that cannot be stored."""
     store = FailingStore()
     runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
         known = await peers.connect()
         await known.hello()
         await known.drop()
-        store.broken = True
-        with pytest.raises(InternalError, match="store cannot be used"), trio.fail_after(1):
-            await (await peers.connect()).hello(resume=known.resume_from())
-        store.broken = False
-        await trio.sleep(5)
+        for resume in (None, known.resume_from()):
+            peer = await peers.connect()
+            store.broken = True
+            with pytest.raises(InternalError, match="store cannot be used"), trio.fail_after(1):
+                await peer.hello(resume=resume)
+            store.broken = False
+            await trio.sleep(5)
+        await (await peers.connect()).hello(resume=known.resume_from())
+
+
+@pytest.mark.logs_error(TROUBLE)
+async def test_a_new_session_on_a_full_disk_is_stored_later(autojump_clock: MockClock) -> None:
+    """The hello that finds the disk full opens a session, which can be resumed afterwards."""
+    store = FailingStore()
+    store.error = DiskFull
+    runtime = make_runtime(agents, store=store)
+    async with runtime, open_peers(runtime) as peers:
         fresh = await peers.connect()
         store.broken = True
         with trio.fail_after(1):
             await fresh.hello()
+        with pytest.raises(InternalError, match="the disk is full"):
+            await fresh.submit("ticker", {"n": 1})
         await fresh.drop()
         store.broken = False
         await trio.sleep(5)
-        for peer in (known, fresh):
-            await (await peers.connect()).hello(resume=peer.resume_from())
+        await (await peers.connect()).hello(resume=fresh.resume_from())
 
 
 @pytest.mark.logs_error(TROUBLE)
 async def test_sessions_that_are_not_stored_are_bounded(autojump_clock: MockClock) -> None:
-    """As many sessions open meanwhile as the store's queue takes; then they are refused."""
+    """On a full disk, as many sessions open as the store's queue takes; then they are refused."""
     store = FailingStore()
+    store.error = DiskFull
     runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
         store.broken = True

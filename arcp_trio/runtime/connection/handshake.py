@@ -132,13 +132,13 @@ class Handshake:
     def _can_store(self, message: Message | None) -> bool:
         """Whether the store does for what a frame asks for.
 
-        A new session can be stored later: meanwhile its client can list jobs, and no more.
+        On a full disk a new session is stored later: until then its client can list jobs.
         """
         store = self._core.store
         if store.trouble is None:
             return True
         is_new = isinstance(message, Hello) and message.resumption is None
-        return is_new and store.shared is None and not store.crowded
+        return is_new and store.disk_full and store.shared is None and not store.crowded
 
     # -- who it is
 
@@ -189,8 +189,8 @@ class Handshake:
         session, stored = sessions.create(principal, features, dialect.name, token_digest(token))
         try:
             sessions.join(session, attachment)
-            # What is new can only be looked at, so that it may be stored later; a session that
-            # other nodes have to know must be stored.
+            # On a full disk nothing can be done in it, so that it may be stored later; not so if
+            # other nodes have to know it.
             await (stored.tried() if self._core.store.shared is None else stored.committed())
             session.begin(attachment)
             log.debug("session opened", extra=session.facts | {"peer": self._transport.peer})
