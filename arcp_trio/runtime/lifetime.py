@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-import attrs
 import trio
 
 from arcp_trio.groups import consists_of, leaves, unwrapped
@@ -203,8 +202,7 @@ class Lifetime:
         """Refuse new work, let jobs go on for `drain` seconds, end the rest, close connections."""
         core, jobs, sessions = self._core, self.jobs, self.sessions
         if not core.closing:
-            left = attrs.asdict(jobs.unfinished())
-            facts = {"jobs": len(jobs.live), **left, "drain_seconds": drain}
+            facts = {"jobs": len(jobs.live), **jobs.unfinished(), "drain_seconds": drain}
             log.info("shutting down", extra=facts)
         core.closing = True
         if isinstance(self._store_failure, Fenced):

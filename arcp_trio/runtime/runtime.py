@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
@@ -15,7 +15,6 @@ from arcp_trio.runtime.credentials.provisioner import Provisioner
 from arcp_trio.runtime.credentials.revocation import Revoker
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.job.granting import reserved_paths
-from arcp_trio.runtime.job.jobs import Unfinished
 from arcp_trio.runtime.lifetime import Lifetime
 from arcp_trio.runtime.limits import Limits
 from arcp_trio.runtime.prometheus import exposition
@@ -223,8 +222,11 @@ class Runtime:
         """
         self._lifetime.when_fenced = act
 
-    def unfinished(self) -> Unfinished:
-        """Return how many jobs a shutdown ends now, and how many go on after it."""
+    def unfinished(self) -> Mapping[str, int]:
+        """Return how many jobs are `ending` with the runtime, and `going_on` after it.
+
+        Of those that end, some are `waiting_for_people`.
+        """
         return self._lifetime.jobs.unfinished()
 
     async def shutdown(self, drain: float = 0) -> None:

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import FrameType
 from typing import Final, NoReturn
@@ -21,7 +21,6 @@ from typing import Final, NoReturn
 import trio
 
 from arcp_trio.cli.keyboard import drop_typed, in_foreground, keyboard_is_there, typed_line
-from arcp_trio.runtime.job.jobs import Unfinished
 from arcp_trio.runtime.runtime import Runtime
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -146,7 +145,7 @@ class Stopping:
         while True:
             await self._to_ask.wait()
             left = runtime.unfinished()
-            if not left.ending or await _is_meant(left, drain):
+            if not left["ending"] or await _is_meant(left, drain):
                 self._mean_it()
                 return
             self._to_ask, self._may_ask = trio.Event(), True
@@ -163,7 +162,7 @@ def _tell(line: str) -> None:
         sys.stderr.flush()
 
 
-async def _is_meant(left: Unfinished, drain: float) -> bool:
+async def _is_meant(left: Mapping[str, int], drain: float) -> bool:
     """Say what the end of the runtime ends; return whether the person at the terminal agrees."""
     _tell(f"\n{_losses(left, drain)}")
     drop_typed()
@@ -174,17 +173,16 @@ async def _is_meant(left: Unfinished, drain: float) -> bool:
     return True
 
 
-def _losses(left: Unfinished, drain: float) -> str:
-    one = left.ending == 1
+def _losses(left: Mapping[str, int], drain: float) -> str:
+    ending, waiting, going_on = (left[k] for k in ("ending", "waiting_for_people", "going_on"))
+    one = ending == 1
     when = f" after {drain:g} s at the latest" if drain else ""
-    said = f"{left.ending} {'job ends' if one else 'jobs end'} with this runtime{when}"
-    waiting = left.waiting_for_people
+    said = f"{ending} {'job ends' if one else 'jobs end'} with this runtime{when}"
     if one and waiting:
         said += ", while it waits for people"
     elif waiting:
         waits = "it waits" if waiting == 1 else "they wait"
         said += f", {waiting} of them while {waits} for people"
-    if left.going_on:
-        said += f"; {left.going_on} {'goes' if left.going_on == 1 else 'go'} on"
-        said += " at the next start"
+    if going_on:
+        said += f"; {going_on} {'goes' if going_on == 1 else 'go'} on at the next start"
     return said

@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
-import attrs
 import trio
 
 from arcp_trio.runtime.job.agent_threads import AgentThreads
@@ -37,18 +36,6 @@ log = logging.getLogger(__name__)
 
 LARGE: Final = 64 * 1024
 """Bytes; reading or writing a larger value takes milliseconds, and so its principal's turn."""
-
-
-@attrs.frozen
-class Unfinished:
-    """How many jobs have not ended."""
-
-    ending: int
-    """Jobs that end with the runtime, if they have no result before."""
-    waiting_for_people: int
-    """Jobs of these that ask something."""
-    going_on: int
-    """Jobs that go on at the next start, or at another node."""
 
 
 class AgentProcesses(Protocol):
@@ -232,12 +219,18 @@ class Jobs:
 
     # -- shutdown
 
-    def unfinished(self) -> Unfinished:
-        """Count the jobs by what a shutdown does to them."""
+    def unfinished(self) -> dict[str, int]:
+        """Return how many jobs are `ending` with the runtime, and `going_on` after it.
+
+        Of those that end, some are `waiting_for_people`.
+        """
         jobs = [job for job in self.live.values() if job.outcome is None]
         ending = [job for job in jobs if not (job.memory.durable and job.accepted)]
-        waiting = sum(bool(job.questions.listed()) for job in ending)
-        return Unfinished(len(ending), waiting, going_on=len(jobs) - len(ending))
+        return {
+            "ending": len(ending),
+            "waiting_for_people": sum(bool(job.questions.listed()) for job in ending),
+            "going_on": len(jobs) - len(ending),
+        }
 
     def suspend_all(self) -> None:
         """Suspend the durable jobs, all at once: the next runtime goes on with them."""
