@@ -164,6 +164,15 @@ COMMANDS: Final = (
         declared=client.OutputOptions,
     ),
     ConsoleCommand(
+        name="stop",
+        module="arcp_trio.cli.stop",
+        help="stop the runtime of a folder",
+        description="End the serve that uses a folder, in order, and wait until it has ended.",
+        example=f"{PROGRAM} stop",
+        notes=notes.STOP,
+        declared=serve.StopOptions,
+    ),
+    ConsoleCommand(
         name="replay",
         module="arcp_trio.cli.replay",
         help="print the sessions in the store of a stopped runtime, or the frames of one session",

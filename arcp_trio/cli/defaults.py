@@ -11,5 +11,7 @@ PORT: Final = 7777
 URL: Final = f"ws://{HOST}:{PORT}{WEBSOCKET_PATH}"
 DATA: Final = ".arcp"
 """The folder of the store and the token, below the current folder."""
+NEAREST: Final = f"the nearest {DATA}, here or above"
+"""The folder that commands look for, in words."""
 STORE_VARIABLE: Final = "ARCP_STORE"
 """The environment variable with the address of a store in PostgreSQL."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import trio
 
-from arcp_trio.cli import defaults
 from arcp_trio.cli.client.columns import write_list
 from arcp_trio.cli.client.output import json_line, stderr, stdout
-from arcp_trio.cli.data_folder import agents_path
+from arcp_trio.cli.data_folder import agents_path, find_folder
 from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.cli.store_options import HomesOptions
 from arcp_trio.proxies.acp.homes import Home, homes_in, remove_home
@@ -22,7 +22,7 @@ _HEADING: Final = ("AGENT", "PRINCIPAL", "LAST USED", "HOME")
 
 def run(options: HomesOptions) -> int:
     """List the homes, or remove those of a principal, and return the exit code."""
-    data = agents_path(options.data or defaults.DATA) / "homes"
+    data = agents_path(find_folder(options.data, os.environ)) / "homes"
     found = homes_in(data)
     if options.remove is not None:
         return _remove(data, [each for each in found if each.principal == options.remove], options)

@@ -14,7 +14,8 @@ Jobs, events and sessions are kept in DIR/arcp.db, for one runtime at a time. Th
 process: at the next start clients resume their sessions, jobs of durable agents go on, and others
 end with an error that says that they may be tried again. If no token is given, one is made for the
 principal "local", kept in DIR/token for the next start, and printed on standard error. While it
-runs, its address is in DIR/address. The client commands find both there.
+runs, its address is in DIR/address, and the id of its process in DIR/pid. The other commands find
+these files there.
 {serve.TOKENS_VARIABLE}="p=t,p2=t2" in the environment gives tokens, too.
 
 With --store, jobs, events and sessions are in a PostgreSQL that `{PROGRAM} store init` has
@@ -32,7 +33,16 @@ A configuration file has the same options, with _ for -, and the limits of arcp_
 
 An option on the command line replaces the one in the file. Modules of agents are looked up in the
 current folder first. The first SIGTERM or Ctrl-C ends the runtime in order, within five seconds
-after the drain; the second one ends it at once. SIGHUP makes it read tokens and certificates again.
+after the drain; the second one ends it at once. On a terminal, Ctrl-C asks before jobs are lost,
+and a second one is a yes. SIGHUP makes it read tokens and certificates again.
+"""
+
+STOP: Final = """\
+DIR/pid has the id of the process, and the process keeps the file locked: without a lock there is
+no such process, and nothing is sent to another one. As at SIGTERM, jobs may go on for the --drain
+of that serve. With --memory or --store, serve has no folder, and so no such file.
+
+Exit codes: 0 stopped, 1 nothing to stop, 2 usage, 130 Ctrl-C.
 """
 
 REPLAY: Final = """\
@@ -46,7 +56,9 @@ database may be, and a standby of it will do.
 CONNECTION: Final = (
     f"{client.URL_VARIABLE} and {client.TOKEN_VARIABLE} in the environment stand in for --url and"
     " --token. Without an address,\nthe one that a running serve keeps in DIR/address is used;"
-    " without a token, the one in\nDIR/token, but only for a runtime on this machine.\n"
+    " without a token, the one in\nDIR/token, but only for a runtime on this machine. DIR is"
+    f" {defaults.DATA} in the current folder, or in\none above it, or else"
+    f" $XDG_DATA_HOME/{PROGRAM} (~/.local/share/{PROGRAM}).\n"
 )
 
 OUTCOME: Final = """\

@@ -11,8 +11,9 @@ from typing import Final
 import trio
 
 from arcp_trio.cli import defaults
-from arcp_trio.cli.data_folder import store_path, unusable_store
+from arcp_trio.cli.data_folder import find_folder, store_path, unusable_store
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode
+from arcp_trio.cli.ids import meant_id
 from arcp_trio.cli.replay_options import ReplayOptions
 from arcp_trio.cli.store import administered
 from arcp_trio.cli.store_options import DatabaseOptions
@@ -53,7 +54,7 @@ def run(options: ReplayOptions) -> int:
 
 
 def _print_folder(options: ReplayOptions) -> None:
-    path = store_path(defaults.DATA if options.data is None else options.data)
+    path = store_path(find_folder(options.data, os.environ))
 
     async def read() -> None:
         async with open_read_only(path) as reader:
@@ -76,7 +77,8 @@ async def _print(options: ReplayOptions, reader: Reads, place: str) -> None:
     if options.session_id is None:
         await _print_sessions(reader, place)
         return
-    jobs = await _print_frames(reader, place, options.session_id, options.after_seq or 0)
+    session_id = meant_id(options.session_id, (await reader.recover()).sessions)
+    jobs = await _print_frames(reader, place, session_id, options.after_seq or 0)
     if options.memos:
         await _print_memos(reader, jobs)
 

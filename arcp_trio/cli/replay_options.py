@@ -13,9 +13,11 @@ from arcp_trio.cli.value_kinds import NUMBER, TEXT
 class ReplayOptions:
     """What `replay` can be asked for."""
 
-    session_id: str | None = optional_argument("SESSION_ID", "session whose frames to print")
+    session_id: str | None = optional_argument(
+        "SESSION_ID", "session whose frames to print, or the beginning of its id"
+    )
     data: str | None = option(
-        TEXT, "DIR", "folder of the store", default=None, stated=defaults.DATA
+        TEXT, "DIR", "folder of the store", default=None, stated=defaults.NEAREST
     )
     store: str | None = option(
         TEXT,

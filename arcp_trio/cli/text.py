@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Final
 
 from arcp_trio.wire.plain_text import JOINERS, SEQUENCE
 
 TAB_SPACES: Final = 4
 ELLIPSIS: Final = "…"
+_CONTINUED: Final = "  ↪ "
+"""What begins a line that goes on with the one before."""
 
 _UNFINISHED: Final = re.compile(
     r"(?:\r|\x1b(?:\[[0-?]*)?[ -/]*|\x9b[0-?]*[ -/]*"
@@ -124,6 +127,21 @@ def fitted(text: str, columns: int) -> str:
             break
         kept.append(character)
     return "".join(kept) + ELLIPSIS if columns > 0 else ""
+
+
+def wrapped(text: str, columns: int) -> Iterator[str]:
+    """Yield a line in pieces of at most `columns`; each but the first begins with a mark.
+
+    A terminal wraps a long line by itself, and then a part of it looks like a line of its own.
+    """
+    piece, width = "", 0
+    for character in text:
+        width += _cells_of(character)
+        if width > columns:
+            yield piece
+            piece, width = _CONTINUED, len(_CONTINUED) + _cells_of(character)
+        piece += character
+    yield piece
 
 
 def padded(text: str, columns: int) -> str:

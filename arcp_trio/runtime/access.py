@@ -79,6 +79,9 @@ class Policy:
     """Principals that may list and subscribe to everybody's jobs (§7.6)."""
     approvers: AbstractSet[str] = frozenset()
     """Principals that may answer the questions of everybody's jobs; they observe them, too."""
+    developers: AbstractSet[str] = frozenset()
+    """Principals that are told the type and the text of an exception that ends a job of theirs. It
+    may hold secrets; without this, it stays in the log (§12)."""
     allow_stop: bool = True
     """Any session of a job's principal may stop it, and an operator any job. Without this, a job
     ends by `job.cancel` only, which §7.6 reserves for the session that submitted it."""

@@ -202,7 +202,8 @@ class Lifetime:
         """Refuse new work, let jobs go on for `drain` seconds, end the rest, close connections."""
         core, jobs, sessions = self._core, self.jobs, self.sessions
         if not core.closing:
-            log.info("shutting down", extra={"jobs": len(jobs.live), "drain_seconds": drain})
+            facts = {"jobs": len(jobs.live), **jobs.unfinished(), "drain_seconds": drain}
+            log.info("shutting down", extra=facts)
         core.closing = True
         if isinstance(self._store_failure, Fenced):
             await leave_at_once(core, jobs, self.attendance)

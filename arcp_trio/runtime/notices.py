@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from arcp_trio.wire import envelope, events
 from arcp_trio.wire.errors import ArcpError, InternalError
@@ -12,10 +13,14 @@ from arcp_trio.wire.messages import ErrorBody
 from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.timestamps import rfc3339
 
+if TYPE_CHECKING:
+    from arcp_trio.store.interface import Store
 
-def store_trouble() -> InternalError:
+
+def store_trouble(store: Store) -> InternalError:
     """Return the error for requests that need a store that is in trouble."""
-    return InternalError("the store cannot be used at the moment")
+    why = ": the disk is full" if store.disk_full else ""
+    return InternalError(f"the store cannot be used at the moment{why}")
 
 
 def refusal(error: ArcpError, *, request_id: str | None = None, job_id: str | None = None) -> bytes:

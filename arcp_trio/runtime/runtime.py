@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
@@ -159,7 +159,9 @@ class Runtime:
         if core.closing or lifetime.over.is_set():
             return "shutting down"
         if core.store.trouble is not None:
-            return "the store cannot be used"
+            return "the store cannot be used" + (
+                ": the disk is full" if core.store.disk_full else ""
+            )
         if not lifetime.started or not core.taken_over.is_set():
             return "starting"
         return None if lifetime.cluster is None else lifetime.cluster.members.trouble()
@@ -219,6 +221,13 @@ class Runtime:
         The runtime then ends by itself.
         """
         self._lifetime.when_fenced = act
+
+    def unfinished(self) -> Mapping[str, int]:
+        """Return how many jobs are `ending` with the runtime, and `going_on` after it.
+
+        Of those that end, some are `waiting_for_people`.
+        """
+        return self._lifetime.jobs.unfinished()
 
     async def shutdown(self, drain: float = 0) -> None:
         """Refuse new work, let jobs go on for `drain` seconds, end the rest, close connections."""

@@ -12,6 +12,10 @@ class StoreError(Exception):
     """
 
 
+class DiskFull(StoreError):
+    """The disk below the store has no room left; it can be read."""
+
+
 class StoreInUse(StoreError):
     """A runtime, of this process or another, has the store open, or a program reads it."""
 

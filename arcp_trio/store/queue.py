@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.errors import DiskFull, StoreError
 from arcp_trio.store.outage import Cause
 from arcp_trio.store.writes import AppendJournal, AppendLog, FinishJob, MoveFloor, Write
 
@@ -64,6 +64,7 @@ class Group:
     node's. It is known once the group is stored."""
     taken: trio.Event = attrs.field(factory=trio.Event)
     stored: trio.Event = attrs.field(factory=trio.Event)
+    _tried: trio.Event = attrs.field(factory=trio.Event)
     acts: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]])
 
     def then(self, act: Callable[[], None]) -> None:
@@ -80,6 +81,18 @@ class Group:
     async def committed(self) -> None:
         """Wait until the group, and so every group before it, is stored."""
         await self.stored.wait()
+
+    def note_try(self) -> None:
+        """Note that the group is stored, or finds the disk full."""
+        self._tried.set()
+
+    def forget_try(self) -> None:
+        """Have those wait that put a write from here on."""
+        self._tried = trio.Event()
+
+    async def tried(self) -> None:
+        """Wait until the group is stored, or finds the disk full."""
+        await self._tried.wait()
 
 
 class WriteQueue:
@@ -99,6 +112,8 @@ class WriteQueue:
     def __init__(self) -> None:
         self.trouble: str | None = None
         """Why nothing can be stored now; None while the writer succeeds."""
+        self.disk_full = False
+        """Whether that is because the disk is full."""
         self._cause = Cause()
         self._filling = Group()
         self._taken = Group()
@@ -155,12 +170,12 @@ class WriteQueue:
     @property
     def full(self) -> bool:
         """Whether emitters have to wait in `room()`."""
-        filling = self._filling
-        return (
-            self.trouble is not None
-            or len(filling.writes) >= QUEUE_WRITES
-            or filling.size >= QUEUE_BYTES
-        )
+        return self.trouble is not None or self.crowded
+
+    @property
+    def crowded(self) -> bool:
+        """Whether as much waits to be stored as may wait."""
+        return len(self._filling.writes) >= QUEUE_WRITES or self._filling.size >= QUEUE_BYTES
 
     async def room(self, principal: str) -> None:
         """Wait until the queue has room, or a place that it keeps for the principal."""
@@ -222,6 +237,7 @@ class WriteQueue:
             if timed is not None:
                 timed(trio.current_time() - began)
             group.stored.set()
+            group.note_try()
             self._written += group.size
             if self._written >= MUCH_BYTES:
                 self._much_written.set()
@@ -242,7 +258,10 @@ class WriteQueue:
             try:
                 group.refused = await commit(group.writes) or frozenset()
             except StoreError as error:
-                self._begin_trouble(str(error))
+                self._begin_trouble(error)
+                if self.disk_full:
+                    group.note_try()
+                    self._filling.note_try()
                 self._call_before_group()
                 await trio.sleep(pause)
                 pause = min(2 * pause, LAST_RETRY_SECONDS)
@@ -250,18 +269,21 @@ class WriteQueue:
                 self._end_trouble()
                 return
 
-    def _begin_trouble(self, reason: str) -> None:
+    def _begin_trouble(self, error: StoreError) -> None:
+        reason = str(error)
         if self._cause.is_news(reason):
             log.error("store in trouble, everything waits for it", extra={"error": reason})
         if self.trouble is None:
             self._trouble_ended = trio.Event()
             self._trouble_began.set()
         self.trouble = reason
+        self.disk_full = isinstance(error, DiskFull)
 
     def _end_trouble(self) -> None:
         if self.trouble is not None:
             log.warning("store works again")
-            self.trouble = None
+            self.trouble, self.disk_full = None, False
+            self._filling.forget_try()
             self._cause.forget()
             self._trouble_began = trio.Event()
             self._trouble_ended.set()

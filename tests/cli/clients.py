@@ -184,7 +184,8 @@ class Commands:
         own = ("ARCP_", "NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         token = {} if self.token is None else {"ARCP_TOKEN": self.token}
-        return {**kept, **token, "ARCP_URL": self.url, "PYTHONPATH": str(ROOT), **more}
+        places = {"XDG_DATA_HOME": str(self.folder / "data-home"), "PYTHONPATH": str(ROOT)}
+        return {**kept, **token, "ARCP_URL": self.url, **places, **more}
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Start a command whose output is read while it runs."""

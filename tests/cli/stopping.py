@@ -20,6 +20,14 @@ async def polite(job):
         await trio.sleep(0.01)
     return "finished"
 
+@agents.agent("asking")
+async def asking(job):
+    return await job.ask("Publish?", options=["yes", "no"])
+
+@agents.agent("lasting", durable=True)
+async def lasting(job):
+    return await job.ask("Publish?", options=["yes", "no"])
+
 @agents.agent("telling")
 async def telling(job):
     for number in range(1000):

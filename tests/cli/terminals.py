@@ -76,6 +76,11 @@ class Terminal:
         """Press keys."""
         os.write(self._screen, text.encode())
 
+    def resize(self, columns: int) -> None:
+        """Give the screen another width."""
+        self.columns = columns
+        fcntl.ioctl(self._screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
     def wait_for(self, text: str) -> None:
         """Wait until this text has been written."""
         end = time.monotonic() + WAIT_SECONDS

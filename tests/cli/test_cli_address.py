@@ -1,13 +1,16 @@
-"""The address that `serve` keeps beside its token, and the commands that find it there."""
+"""What `serve` keeps beside its token: its address, its process; and who finds it there."""
 
 from __future__ import annotations
 
 import os
 import signal
 import stat
+import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from tests.cli.clients import Commands
 from tests.cli.processes import Serve, Starter
@@ -124,3 +127,74 @@ def test_in_memory_no_address_is_kept(start: Starter, tmp_path: Path) -> None:
     ready(served)
     stopped(served)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_commands_look_in_the_folders_above(start: Starter, here: Commands, tmp_path: Path) -> None:
+    """A command finds the nearest `.arcp`, as `replay` does; the user's own place is the last."""
+    served = start("serve", "--port=0")
+    ready(served)
+    below = tmp_path / "src" / "package"
+    below.mkdir(parents=True)
+    assert evolve(here, folder=below).run("agents").code == 0
+    (below / ".arcp").mkdir()
+    assert "no runtime listens" in evolve(here, folder=below).refused(3, "agents")
+    own = tmp_path / "data" / "arcp-trio"
+    own.mkdir(parents=True)
+    mine = start("serve", "--port=0", f"--data={own}", "--agent=mine=tests.crash.agents:count")
+    ready(mine)
+    place = {"XDG_DATA_HOME": str(tmp_path / "data")}
+    with tempfile.TemporaryDirectory(dir="/") as elsewhere:
+        found = evolve(here, folder=Path(elsewhere)).run("agents", "--json", **place)
+    assert [each["name"] for each in found.objects] == ["mine"]
+    stopped(served)
+    assert evolve(here, folder=tmp_path / "src").run("replay").code == 0
+
+
+def test_a_folder_above_that_is_another_users_is_passed_over(
+    start: Starter, here: Commands, tmp_path: Path
+) -> None:
+    """Nobody else's address is taken: who may write to a folder above could put theirs there."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    served = start("serve", "--port=0")
+    ready(served)
+    (tmp_path / "below").mkdir()
+    os.chown(tmp_path / ".arcp", 65534, 65534)
+    assert "no runtime listens" in evolve(here, folder=tmp_path / "below").refused(3, "agents")
+
+
+def test_stop_ends_the_serve_of_a_folder(start: Starter, here: Commands, tmp_path: Path) -> None:
+    """`stop` ends it in order, and waits; then there is nothing to stop."""
+    served = start("serve", "--port=0")
+    ready(served)
+    kept = tmp_path / ".arcp" / "pid"
+    assert kept.read_text(encoding="utf-8") == f"{served.process.pid}\n"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    (tmp_path / "below").mkdir()
+    done = evolve(here, folder=tmp_path / "below").run("stop")
+    assert (done.code, done.err) == (0, f"the serve of {tmp_path}/.arcp has ended\n")
+    assert served.process.poll() == 0, "stop has waited for it"
+    assert not kept.exists()
+    assert here.refused(1, "stop") == f"there is no serve that uses {tmp_path}/.arcp"
+
+
+def test_stop_sends_nothing_to_another_process(
+    start: Starter, here: Commands, tmp_path: Path
+) -> None:
+    """The file of a killed serve may name a process that has begun since: it is left alone."""
+    served = start("serve", "--port=0")
+    ready(served)
+    served.send_signal(signal.SIGKILL)
+    served.end()
+    with subprocess.Popen(["sleep", "60"]) as other:
+        (tmp_path / ".arcp" / "pid").write_text(f"{other.pid}\n")
+        assert "there is no serve that uses" in here.refused(1, "stop")
+        assert other.poll() is None
+        again = start("serve", "--port=0")
+        ready(again)
+        with (tmp_path / ".arcp" / "pid").open("r+") as kept:
+            kept.write(f"{other.pid}\n")
+        assert here.run("stop").code == 0
+        assert other.poll() is None
+        other.kill()
+    assert again.process.poll() == 0

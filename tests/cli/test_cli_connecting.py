@@ -106,17 +106,17 @@ def test_authorities(tmp_path: Path) -> None:
 
 @pytest.mark.real_tcp
 def test_serve_and_submit_in_one_folder(start: Starter, tmp_path: Path) -> None:
-    """In the folder of `serve`, a command needs no option; elsewhere it needs --data."""
-    served = start("serve", "--port", "0")
-    commands = Commands(served.url(), tmp_path, token=None)
+    """Beside `.arcp` a command needs no option; elsewhere, and not below it, it needs --data."""
+    served = start("serve", "--port", "0", "--data", "here/.arcp")
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    commands = Commands(served.url(), here, token=None)
     assert commands.run("submit", "echo", "--input", "1").out == '{"echo":1}\n'
-    elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     without = evolve(commands, folder=elsewhere)
     assert "wants a token; give one with --token or ARCP_TOKEN" in without.refused(
         3, "submit", "echo"
     )
-    assert without.run("submit", "echo", "--data", "../.arcp").code == 0
+    assert without.run("submit", "echo", "--data", "../here/.arcp").code == 0
 
 
 @pytest.mark.real_tcp

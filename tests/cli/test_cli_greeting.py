@@ -121,6 +121,27 @@ def test_the_log_is_short_on_a_terminal(here: Commands) -> None:
         assert "arcp_trio.runtime" not in info[0]
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "the agent failed: RuntimeError: defect; the runtime's log has the traceback"),
+        (("--workers=1",), "the agent failed: RuntimeError: defect; the runtime's log has the"),
+        (("--host=0.0.0.0", "--insecure"), "the agent failed; the runtime's log says why"),
+        (("--token=local=secret",), "the agent failed; the runtime's log says why"),
+    ],
+)
+def test_who_is_told_what_an_agent_raised(
+    here: Commands, start: Starter, options: tuple[str, ...], told: str
+) -> None:
+    """Alone on the machine, with the token that was made, the client reads the exception."""
+    served = start("serve", "--port=0", "--agents=many", *options)
+    url = served.url().replace("0.0.0.0", "127.0.0.1")
+    token = "secret" if "--token=local=secret" in options else None
+    done = Commands(url, here.folder, token).run("submit", "agent-0")
+    assert done.code == 1
+    assert told in done.err
+
+
 def test_the_log_is_full_if_asked_for(here: Commands) -> None:
     """With --log-format the lines are those of a file."""
     with terminal(here, "serve", "--port=0", "--log-format=text") as screen:

@@ -54,13 +54,15 @@ def test_after_the_drain_no_agent_holds_the_end_up(start: Starter, agent: str) -
 
 
 def test_an_agent_that_reads_the_keyboard(tmp_path: Path) -> None:
-    """Ctrl-C ends `serve` with 0, although an agent's thread waits for standard input."""
+    """Ctrl-C twice ends `serve` with 0, although an agent's thread waits for standard input."""
     (tmp_path / "asking.py").write_text(ASKING, encoding="utf-8")
     here = Commands("", tmp_path, token=None)
     with terminal(here, "serve", "--port=0", "--agents=asking") as screen:
         screen.wait_for("try: ")
         assert here.run("submit", "asking", "--detach").code == 0
         screen.wait_for("your name? ")
+        screen.type("\x03")
+        screen.wait_for("press Ctrl-C again")
         screen.type("\x03")
         assert screen.end() == 0
     assert "Fatal" not in screen.raw

@@ -12,6 +12,7 @@ from attrs import evolve
 
 from tests.cli.clients import Commands, served
 from tests.cli.processes import LIFETIME_SECONDS
+from tests.cli.relay import relay
 from tests.cli.terminals import terminal
 
 pytestmark = pytest.mark.real_tcp
@@ -57,6 +58,19 @@ async def careful(job):
         await job.emit("tool_result", {"call_id": call["call_id"], "result": result})
         results.append(result["decision"])
     return results
+
+@agents.agent("late")
+async def late(job):
+    while not await trio.Path("ask-now").exists():
+        await trio.sleep(0.01)
+    await job.emit("tool_call", {"tool": "db/drop", "call_id": "call_1", "args": {}})
+    await job.ask_approval("call_1", "db/drop", {}, "fs.write", ["/srv/production"])
+    try:
+        result = await job.decision("call_1")
+    except arcp_trio.ArcpError as error:
+        result = error.details
+    await job.emit("tool_result", {"call_id": "call_1", "result": result})
+    return result["decision"]
 
 @agents.agent("pair")
 async def pair(job):
@@ -250,7 +264,7 @@ def test_a_refused_answer(asking: Commands) -> None:
 
 
 ASK = "--ask=fs.write=/srv/**"
-PROMPT = "n  no\r\ny, j or n: "
+PROMPT = "  no\r\nyes, job or no: "
 
 
 def careful(*paths: str) -> list[str]:
@@ -259,21 +273,74 @@ def careful(*paths: str) -> list[str]:
 
 
 def test_submit_asks_for_approvals(asking: Commands) -> None:
-    """A person sees what is asked for, and types y for once, j for the job, or n."""
+    """A person sees what is asked for, and types a whole word: yes for once, job, or no."""
     paths = ["/srv/a", "/srv/b", "/srv/b", "/srv/c"]
     with terminal(asking, "submit", *careful(*paths)) as on:
         on.wait_for(PROMPT)
         at = on.lines.index("approval: Allow fs.write of /srv/a?")
         assert on.lines[at + 1] == '  fs/write {"path":"/srv/a"}'
         assert on.lines[at + 2].startswith("  open until ")
-        assert on.lines[at + 3 :] == ["  y  once    j  for this job    n  no", "y, j or n:"]
-        on.type("perhaps\n")
-        for number, letter in enumerate(["y", "J", "n"], 2):
+        assert on.lines[at + 3 :] == [
+            "  yes  once",
+            "  job  for this job: fs.write of /srv/a, with any content",
+            "  no",
+            "yes, job or no:",
+        ]
+        on.type("y\n")
+        on.wait_for("please type yes, job or no, as a whole word")
+        for number, word in enumerate(["yes", "JOB", "no"], 2):
             while on.raw.count(PROMPT) < number:
                 on.read_more()
-            on.type(f"{letter}\n")
+            on.type(f"{word}\n")
         assert on.end() == 0
         assert on.lines[-2:] == ['["allow","allow","allow","deny"]', ""]
+
+
+@pytest.mark.parametrize("typed", ["yes\n", "ye"])
+def test_what_was_typed_before_is_no_answer(asking: Commands, typed: str) -> None:
+    """What is typed before a question is shown does not answer it: neither a line nor a part."""
+    (asking.folder / "ask-now").unlink(missing_ok=True)
+    with terminal(asking, "submit", "late", ASK) as on:
+        on.wait_for("running 0:0")
+        on.type(typed)
+        on.wait_for(typed.rstrip())
+        (asking.folder / "ask-now").touch()
+        on.wait_for(PROMPT)
+        on.type("no\n")
+        assert on.end() == 0
+        assert on.lines[-2:] == ["deny", ""]
+
+
+def test_what_was_typed_before_a_resize_is_no_answer(asking: Commands) -> None:
+    """Where a terminal's new size has the question drawn again, a line begun before is dropped."""
+    with terminal(asking, "submit", *careful("/srv/a")) as on:
+        on.wait_for(PROMPT)
+        on.type("ye")
+        on.wait_for(f"{PROMPT}ye")
+        on.resize(100)
+        while on.raw.count(PROMPT) < 2:
+            on.read_more()
+        on.type("no\n")
+        assert on.end() == 0
+        assert on.lines[-2:] == ['["deny"]', ""]
+
+
+def test_what_was_typed_without_a_connection_is_no_answer(asking: Commands) -> None:
+    """Once the connection is back, an open question is asked again, and a line begun is dropped."""
+    with relay(asking.url) as between:
+        through = evolve(asking, url=between.url)
+        with terminal(through, "submit", *careful("/srv/a")) as on:
+            on.wait_for(PROMPT)
+            between.fail()
+            on.wait_for("connection lost, trying again; nothing is missed")
+            on.type("ye")
+            between.works = True
+            on.wait_for("connected again")
+            while on.raw.rpartition("connected again")[2].count(PROMPT) < 1:
+                on.read_more()
+            on.type("no\n")
+            assert on.end() == 0
+            assert on.lines[-2:] == ['["deny"]', ""]
 
 
 def test_watch_asks_an_approver(asking: Commands) -> None:
@@ -281,7 +348,7 @@ def test_watch_asks_an_approver(asking: Commands) -> None:
     job_id = asking.detached(*careful("/srv/a"))
     with terminal(evolve(asking, token="eves"), "watch", job_id) as on:
         on.wait_for(PROMPT)
-        on.type("n\n")
+        on.type("no\n")
         assert on.end() == 0
         assert '"by":"eve"' in "".join(on.lines)
 
@@ -295,6 +362,7 @@ def test_an_approval_from_elsewhere(asking: Commands) -> None:
     while not lines or not lines[-1].endswith(" allow|deny answers it\n"):
         lines.append(process.stderr.readline())
         assert lines[-1], lines
+    assert lines[-2] == "  --scope job allows for this job: fs.write of /srv/a, with any content\n"
     job_id, question_id = lines[-1].split()[2:4]
     assert "must be one of once, job" in asking.refused(
         2, "answer", job_id, "allow", "--scope=ever"

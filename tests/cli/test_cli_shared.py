@@ -14,7 +14,7 @@ from arcp_trio.cli.serve.config import settle
 from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.storing import make_store
 from arcp_trio.store.postgres import PostgresStore
-from tests.cli.processes import Starter
+from tests.cli.processes import Starter, assert_refused
 
 URL = "postgresql://arcp@localhost/arcp"
 WITH_PASSWORD = "postgresql://arcp:hush@localhost/arcp"
@@ -100,11 +100,20 @@ def test_a_path_is_not_a_store() -> None:
     assert "hush" not in str(refused.value)
 
 
-def test_an_address_that_cannot_be_read_is_a_mistake(start: Starter) -> None:
+@pytest.mark.parametrize("tokens", [(), ("--token", "alice=0123456789abcdef")])
+def test_an_address_that_is_of_no_database(start: Starter, tokens: tuple[str, ...]) -> None:
+    """What is wrong is said of the address, also where a token would be missed next."""
+    said = assert_refused(start("serve", "--port=0", "--store=mysql://root:hush@db", *tokens))
+    assert said.startswith("arcp-trio: --store takes a URL, postgresql://role@host/name;")
+
+
+@pytest.mark.parametrize("tokens", [(), ("--token", "alice=0123456789abcdef")])
+def test_an_address_that_cannot_be_read_is_a_mistake(
+    start: Starter, tokens: tuple[str, ...]
+) -> None:
     """Another start would not mend it: exit code 2, and nothing of the password."""
-    options = ("--port", "0", "--token", "alice=0123456789abcdef")
     environment = {"ARCP_STORE": "postgresql://arcp:hu/sh@db/arcp"}
-    code, _, said = start("serve", *options, environment=environment).end()
+    code, _, said = start("serve", "--port", "0", *tokens, environment=environment).end()
     assert (code, said.count("\n")) == (2, 1)
     assert said.startswith("arcp-trio: --store: the address of the database cannot be read")
     assert "sh@" not in said

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,8 +17,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from arcp_trio.transport.close_codes import CloseCode
+from tests.cli.clients import Commands
 from tests.cli.processes import END_SECONDS, FRAME_SECONDS, Starter, peer
 from tests.cli.stopping import AGENTS, closed_with, serve_mine
+from tests.cli.terminals import Terminal, terminal
 
 pytestmark = pytest.mark.real_tcp
 
@@ -166,3 +170,100 @@ def test_everything_is_stored(start: Starter) -> None:
     assert [frame["event_seq"] for frame in (*events, end)] == list(range(501, 1002))
     assert end["job_id"] == job_id
     assert_worth_a_retry(end)
+
+
+SERVE = ("serve", "--port=0", "--agents=my_agents", "--demo-agents")
+ASK = "--lease=tool.call=human.ask"
+LOSES = "3 jobs end with this runtime, 2 of them while they wait for people; 1 goes on"
+
+
+def at_work(here: Commands, *agents: str) -> None:
+    """Submit a job of each agent, and wait until all of those that ask people do so."""
+    for agent in agents:
+        here.detached(agent, ASK)
+    asks = sum(agent in ("asking", "lasting") for agent in agents)
+    while len(here.run("jobs", "--waiting", "--json").objects) < asks:
+        pass
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *agents: str) -> Iterator[tuple[Terminal, Commands]]:
+    """Serve on a terminal, with a job of each of these agents."""
+    here = Commands("", folder, token=None)
+    with terminal(here, *SERVE) as on:
+        on.wait_for("try: ")
+        at_work(here, *agents)
+        yield on, here
+
+
+def test_ctrl_c_asks_before_jobs_are_lost(tmp_path: Path) -> None:
+    """On a terminal it says how many jobs end and how many go on; all go on unless one means it."""
+    with serving(tmp_path, "asking", "asking", "lasting", "sleeper") as (on, here):
+        on.type("yes\n\x03")  # what was typed before does not answer
+        on.wait_for(LOSES)
+        on.wait_for("type yes, or press Ctrl-C again")
+        on.type("y\n")
+        on.wait_for("going on; Ctrl-C asks again")
+        assert len(here.run("jobs", "--status", "running", "--json").objects) == 4
+        on.type("\x03")
+        while on.raw.count(LOSES) < 2:
+            on.read_more()
+        on.type("\x03")
+        assert on.end() == 0
+        assert "shutting down jobs=4 ending=3" in on.raw
+    with terminal(here, *SERVE) as on:
+        on.wait_for("try: ")
+        (left,) = here.run("jobs", "--status", "running", "--json").objects
+        assert left["agent"] == "lasting@1.0.0"
+
+
+def test_yes_at_ctrl_c_ends_it(tmp_path: Path) -> None:
+    """The answer yes ends the runtime in order."""
+    with serving(tmp_path, "asking") as (on, _):
+        on.type("\x03")
+        on.wait_for("1 job ends with this runtime, while it waits for people\r\n")
+        on.wait_for("type yes")
+        on.type("yes\n")
+        assert on.end() == 0
+
+
+def test_ctrl_c_does_not_ask_if_all_jobs_go_on(tmp_path: Path) -> None:
+    """Where no job is lost there is no question, and the log says how many go on."""
+    with serving(tmp_path, "lasting") as (on, _):
+        on.type("\x03")
+        assert on.end() == 0
+        assert "shutting down jobs=1 ending=0 waiting_for_people=0 going_on=1" in on.raw
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_without_a_terminal_it_logs_what_ends(
+    start: Starter, tmp_path: Path, stop: signal.Signals
+) -> None:
+    """In a pipe nobody is asked, and the log has the numbers."""
+    served = serve_mine(start, "--log-format=json")
+    here = Commands(served.url(), tmp_path, token="x")
+    at_work(here, "asking", "asking", "lasting", "sleeper")
+    served.send_signal(stop)
+    code, _, err = served.end()
+    assert code == 0
+    (said,) = [json.loads(line) for line in err.splitlines() if "shutting down" in line]
+    names = ("jobs", "ending", "waiting_for_people", "going_on")
+    assert [said[name] for name in names] == [4, 3, 2, 1]
+
+
+def test_ctrl_c_while_an_agent_holds_the_loop(tmp_path: Path) -> None:
+    """Where nothing can be asked, it says so, and a second Ctrl-C ends the process in time."""
+    with serving(tmp_path) as (on, here), here.start("submit", "blocking") as waiting:
+        on.wait_for("at work")
+        waiting.kill()
+        on.type("\x03")
+        on.wait_for("an agent holds the event loop")
+        on.type("\x03")
+        assert on.end() == 0
+
+
+def test_sigterm_does_not_ask_on_a_terminal(tmp_path: Path) -> None:
+    """A supervisor that sends SIGTERM need not answer anything."""
+    with serving(tmp_path, "asking") as (on, _):
+        on.process.send_signal(signal.SIGTERM)
+        assert on.end() == 0

@@ -180,7 +180,7 @@ def test_only_its_user_can_read_what_it_keeps(start: Starter, tmp_path: Path, um
     served.end()
     folder = tmp_path / ".arcp"
     modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()}
-    files = ("address", "arcp.db", "arcp.db-shm", "arcp.db-wal", "arcp.db.lock", "token")
+    files = ("address", "arcp.db", "arcp.db-shm", "arcp.db-wal", "arcp.db.lock", "pid", "token")
     assert modes == dict.fromkeys(files, 0o600)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arcp_trio.cli.client.output import json_line
-from arcp_trio.cli.text import cells, exact_line, fitted, padded, safe_line, safe_lines
+from arcp_trio.cli.text import cells, exact_line, fitted, padded, safe_line, safe_lines, wrapped
 from tests.cli.clients import HOSTILE
 
 nasty = st.text(
@@ -111,3 +111,13 @@ def test_hostile_text_takes_no_longer(part: str) -> None:
     begun = time.process_time()
     safe_lines(text)
     assert time.process_time() - begun < 5
+
+
+@given(st.text(max_size=200), st.integers(8, 40))
+def test_a_wrapped_line_is_all_there(text: str, columns: int) -> None:
+    """Pieces fit, say that they go on, and together are the line."""
+    line = exact_line(text)
+    first, *others = wrapped(line, columns)
+    assert all(cells(piece) <= columns for piece in (first, *others))
+    assert all(piece.startswith("  ↪ ") for piece in others)
+    assert first + "".join(piece[4:] for piece in others) == line

@@ -32,6 +32,24 @@ def test_detach_then_watch_then_cancel(commands: Commands) -> None:
     assert "has ended: cancelled" in commands.refused(1, "cancel", job_id)
 
 
+def test_the_beginning_of_an_id(commands: Commands) -> None:
+    """As git does, commands take the beginning of an id if only one job's id begins so."""
+    one, other = (commands.detached("waiting") for _ in range(2))
+    end = next(n for n in range(30) if one[:n] != other[:n])
+    several = commands.refused(1, "cancel", one[: end - 1])
+    assert several.startswith(f"{one[: end - 1]} is the beginning of several ids: job_")
+    assert one in several
+    assert other in several
+    short = one[4:26].lower()
+    assert len({each for each in (one, other) if each[4:26].lower() == short}) == 1
+    assert commands.run("cancel", short, "--wait").err.endswith(f"{one} has ended: cancelled\n")
+    assert one in commands.run("watch", one[:26]).err
+    assert commands.run("token", other[:26]).code == 0
+    assert "there is no such job" in commands.refused(1, "watch", "job")
+    assert "there is no such job" in commands.refused(1, "watch", "0123456789")
+    assert commands.run("cancel", other).code == 0
+
+
 def test_cancel_and_wait(commands: Commands) -> None:
     """With --wait, `cancel` returns once the job has ended, and says how."""
     job_id = commands.detached("waiting")

@@ -7,7 +7,7 @@
   terminal then shows. There, `…` stands for any text, and alone in a line for any lines; two or
   more spaces stand for any number.
 - In what a command shows, a line that begins with `answer: ` is a question's, and one with
-  `y, j or n: ` an approval's; the reader types the rest of it.
+  `yes, job or no: ` an approval's; the reader types the rest of it.
 - Commands of `docker` are not run, as no test has a daemon; tests/test_package.py reads the
   Dockerfile. Nor is `pip install`: what it installs is there.
 - A shell block is a console block that needs a program of other people: tests/agents plays it where
@@ -51,7 +51,7 @@ _BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE: Final = re.compile(r"# ([\w.-]+)(, continued)?\n")
 _SERVES: Final = re.compile(r"\barcp_trio\.serve\(|\bserve\b")
 
-_ANSWER: Final = "(?:answer|y, j or n):"
+_ANSWER: Final = "(?:answer|yes, job or no):"
 """The prompts at which a reader types; the screen drops the space after them."""
 _NOT_RUN: Final = re.compile("docker |.*pip install")
 _PROGRAMS: Final = Path(__file__).with_name("programs")
@@ -169,9 +169,15 @@ class Screen:
             os.write(self._keyboard, f"{text}\n".encode())
 
     def interrupt(self) -> None:
-        """Press Ctrl-C, and wait for the command's quiet end."""
+        """Press Ctrl-C, again if the command asks, and wait for its quiet end."""
         before = len(self.text())
+        asked = False
         os.killpg(self._process.pid, signal.SIGINT)
+        while self._process.poll() is None:
+            if not asked and "press Ctrl-C again" in self.text()[before:]:
+                asked = True
+                os.killpg(self._process.pid, signal.SIGINT)
+            time.sleep(0.05)
         said = self.wait()[before:]
         assert (self._process.returncode, "Traceback" in said) == (0, False), said
 

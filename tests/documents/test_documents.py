@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -54,6 +55,35 @@ def test_configurations_are_accepted(tmp_path: Path) -> None:
         path.write_text(text, encoding="utf-8")
         settle({"config": str(path)})
     assert shown
+
+
+def texts_of_the_code() -> set[str]:
+    """Return the texts of the package, with `%s` in place of their variables."""
+    texts: set[str] = set()
+    for path in (ROOT / "arcp_trio").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = [
+                    each.value if isinstance(each, ast.Constant) else "%s" for each in node.values
+                ]
+                texts.add("".join(map(str, parts)))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.add(node.value)
+    return texts
+
+
+def test_events_and_metrics_have_their_names() -> None:
+    """What an operator would look for is what the code logs and counts."""
+    text = (ROOT / "docs/operating.md").read_text()
+    firsts = re.findall(r"^\| (`[a-z].*?) \|", text.partition("\n## Logs\n")[2], re.MULTILINE)
+    events = [event for first in firsts for event in re.findall("`([^`]+)`", first)]
+    metrics = re.findall(r"`(arcp_[a-z_]+)[`{]", text)
+    texts = texts_of_the_code()
+    made = [re.escape(each).replace("%s", ".+") for each in texts if re.search("[a-z]{4}", each)]
+    assert len(events) > 50
+    assert not [event for event in events if not re.fullmatch("|".join(sorted(made)), event)]
+    assert len(metrics) > 20
+    assert not {*metrics} - {*re.findall("arcp_[a-z_]+", "\n".join(sorted(texts)))}
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

@@ -17,11 +17,12 @@ class FailingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.broken = False
+        self.error = StoreError
 
     async def _commit(self, writes: Sequence[Write]) -> None:
         if self.broken:
             await trio.lowlevel.checkpoint()
-            raise StoreError("no space left on device")
+            raise self.error("no space left on device")
         await super()._commit(writes)
 
 

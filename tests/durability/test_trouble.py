@@ -7,7 +7,8 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import InternalError, MemoryStore
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.errors import DiskFull, StoreError
+from arcp_trio.store.queue import QUEUE_WRITES
 from arcp_trio.testing import open_peers
 from arcp_trio.transport import TransportClosed
 from tests.durability.support import FailingStore, agents
@@ -120,6 +121,44 @@ async def test_the_hello_that_finds_the_trouble_is_told_of_it(autojump_clock: Mo
             store.broken = False
             await trio.sleep(5)
         await (await peers.connect()).hello(resume=known.resume_from())
+
+
+@pytest.mark.logs_error(TROUBLE)
+async def test_a_new_session_on_a_full_disk_is_stored_later(autojump_clock: MockClock) -> None:
+    """The hello that finds the disk full opens a session, which can be resumed afterwards."""
+    store = FailingStore()
+    store.error = DiskFull
+    runtime = make_runtime(agents, store=store)
+    async with runtime, open_peers(runtime) as peers:
+        fresh = await peers.connect()
+        store.broken = True
+        with trio.fail_after(1):
+            await fresh.hello()
+        with pytest.raises(InternalError, match="the disk is full"):
+            await fresh.submit("ticker", {"n": 1})
+        await fresh.drop()
+        store.broken = False
+        await trio.sleep(5)
+        await (await peers.connect()).hello(resume=fresh.resume_from())
+
+
+@pytest.mark.logs_error(TROUBLE)
+async def test_sessions_that_are_not_stored_are_bounded(autojump_clock: MockClock) -> None:
+    """On a full disk, as many sessions open as the store's queue takes; then they are refused."""
+    store = FailingStore()
+    store.error = DiskFull
+    runtime = make_runtime(agents, store=store)
+    async with runtime, open_peers(runtime) as peers:
+        store.broken = True
+        for _ in range(QUEUE_WRITES):
+            peer = await peers.connect()
+            await peer.hello()
+            await peer.drop()
+        with pytest.raises(InternalError, match="store cannot be used"):
+            await (await peers.connect()).hello()
+        store.broken = False
+        await trio.sleep(5)
+        await (await peers.connect()).hello()
 
 
 @pytest.mark.logs_error("submit failed")

@@ -10,6 +10,7 @@ from arcp_trio.cli.client.output import json_line, stderr, stdout
 from arcp_trio.cli.client.runner import run_client
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode
+from arcp_trio.cli.ids import meant_id, whole_job_id
 from arcp_trio.cli.text import safe_line
 
 
@@ -20,7 +21,8 @@ def run(options: AnswerOptions) -> int:
 
 async def _answer(options: AnswerOptions, interrupts: Interrupts) -> int:
     async with connected(options, interrupts) as client:
-        question = await _find(client, options.job_id, options.question_id)
+        job_id = await whole_job_id(client, options.job_id)
+        question = await _find(client, job_id, options.question_id)
         await question.answer(typed_answer(question, options.value), scope=options.scope)
         if options.json:
             ids = {"job_id": question.job_id, "question_id": question.question_id}
@@ -37,6 +39,8 @@ async def _find(client: Client, job_id: str, question_id: str | None) -> Questio
         CommandError: there is no such question, or several.
     """
     questions = await _waiting(client, job_id)
+    if question_id is not None:
+        question_id = meant_id(question_id, [each.question_id for each in questions])
     found = [each for each in questions if question_id in (None, each.question_id)]
     if len(found) == 1:
         return found[0]

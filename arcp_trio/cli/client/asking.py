@@ -7,10 +7,17 @@ from typing import Final
 import trio
 
 from arcp_trio import InvalidRequest, Question
-from arcp_trio.cli.client.approving import CHOICES, PROMPT, approval_lines, decide
+from arcp_trio.cli.client.approving import (
+    NO_CHOICE,
+    PROMPT,
+    approval_lines,
+    choice_lines,
+    decide,
+    for_job,
+)
 from arcp_trio.cli.client.screen import Screen
 from arcp_trio.cli.errors import PROGRAM, plainly
-from arcp_trio.cli.text import safe_line, safe_lines
+from arcp_trio.cli.text import exact_line, safe_line, safe_lines
 from arcp_trio.wire import json
 from arcp_trio.wire.errors import ArcpError, JobNotFound
 from arcp_trio.wire.json import JsonValue, dumps
@@ -31,20 +38,23 @@ class Asking:
         await trio.sleep(_SETTLE_SECONDS)
         lines, prompt = question_lines(question), "answer: "
         if not self._screen.can_ask:
-            await self._screen.add([*lines, _how_to_answer(question)])
+            await self._screen.add([*lines, *_how_to_answer(question)])
             return
         if question.kind == APPROVAL:
-            lines, prompt = [*lines, CHOICES], PROMPT
+            lines, prompt = [*lines, *choice_lines(question)], PROMPT
         while (typed := await self._screen.prompt(lines, prompt)) is not None:
             if typed and await self._is_settled(question, typed):
                 return
-        await self._screen.add([_how_to_answer(question)])
+        await self._screen.add(_how_to_answer(question))
 
     async def _is_settled(self, question: Question, typed: str) -> bool:
         """Answer, and return whether there is nothing more to ask."""
         try:
             if question.kind == APPROVAL:
-                return await decide(question, typed)
+                if not await decide(question, typed):
+                    await self._screen.add([NO_CHOICE])
+                    return False
+                return True
             await question.answer(typed_answer(question, _chosen(question, typed)))
         except InvalidRequest as error:
             fault = plainly(error.message, within="$.payload.answer")
@@ -91,7 +101,9 @@ def _chosen(question: Question, typed: str) -> str:
     return options[int(typed) - 1]
 
 
-def _how_to_answer(question: Question) -> str:
-    ids = safe_line(f"{question.job_id} {question.question_id}")
-    value = f"{ALLOW}|{DENY}" if question.kind == APPROVAL else "VALUE"
-    return f"{PROGRAM} answer {ids} {value} answers it"
+def _how_to_answer(question: Question) -> list[str]:
+    command = f"{PROGRAM} answer {safe_line(f'{question.job_id} {question.question_id}')}"
+    if question.kind != APPROVAL:
+        return [f"{command} VALUE answers it"]
+    scope = f"  --scope job allows for this job: {exact_line(for_job(question))}"
+    return [scope, f"{command} {ALLOW}|{DENY} answers it"]

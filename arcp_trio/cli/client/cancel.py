@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import attrs
 import trio
 
 from arcp_trio import Client, ObservedJob
@@ -14,6 +15,7 @@ from arcp_trio.cli.client.output import json_line, stderr, stdout
 from arcp_trio.cli.client.runner import refused, run_client
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import ExitCode
+from arcp_trio.cli.ids import whole_job_id
 from arcp_trio.cli.text import safe_line
 from arcp_trio.wire.errors import InvalidRequest, JobNotFound, PermissionDenied
 from arcp_trio.wire.features import Feature
@@ -32,9 +34,10 @@ def run(options: CancelOptions) -> int:
 
 
 async def _cancel(options: CancelOptions, interrupts: Interrupts) -> int:
-    job_id, reason = options.job_id, options.reason
     patience = None if options.wait else PATIENCE_SECONDS
     async with connected(options, interrupts, patience=patience) as client:
+        job_id, reason = await whole_job_id(client, options.job_id), options.reason
+        options = attrs.evolve(options, job_id=job_id)
         # Observed from before the cancel, so that the end cannot be missed.
         job = await _observed(client, job_id) if options.wait else None
         ended = await _ask(client, options)

@@ -19,7 +19,7 @@ from arcp_trio.addresses import UNIX_PREFIX, WEBSOCKET_PATH, addresses_in, is_th
 from arcp_trio.cli import defaults
 from arcp_trio.cli.client.options import TOKEN_VARIABLE, URL_VARIABLE, ClientOptions
 from arcp_trio.cli.client.signals import Interrupts
-from arcp_trio.cli.data_folder import address_path, kept_address, token_path
+from arcp_trio.cli.data_folder import address_path, find_folder, kept_address, token_path
 from arcp_trio.cli.errors import PROGRAM, CommandError, ExitCode, reason
 from arcp_trio.client.dialing import Dialer, dialer
 from arcp_trio.client.errors import TlsFailed
@@ -78,7 +78,7 @@ class Destination:
         if self.token is None:
             return (
                 f"{self.shown_url} wants a token; give one with --token or {TOKEN_VARIABLE}, or run"
-                " the command in the folder in which serve runs on this machine"
+                " the command in the folder in which serve runs on this machine, or below it"
             )
         # As in the options of `serve`, where the token follows its principal.
         named = "=" in self.token.rstrip("=")
@@ -137,12 +137,13 @@ def find_runtime(options: ClientOptions, environment: Mapping[str, str]) -> Dest
         CommandError: the address makes no sense, or the authorities to trust cannot be read.
     """
     ended = None
+    folder = find_folder(options.data, environment)
     given = ",".join(options.url) or environment.get(URL_VARIABLE)
-    url = given or kept_address(options.data)
+    url = given or kept_address(folder)
     if url is None:
         url = defaults.URL
-        ended = address_path(options.data) if address_path(options.data).exists() else None
-    token, token_from = _find_token(options, environment, url)
+        ended = address_path(folder) if address_path(folder).exists() else None
+    token, token_from = _find_token(options, environment, url, folder)
     try:
         dial = dialer(url, _trust(options.ca))
     except ValueError as error:
@@ -162,7 +163,7 @@ def _trust(path: str | None) -> ssl.SSLContext | None:
 
 
 def _find_token(
-    options: ClientOptions, environment: Mapping[str, str], url: str
+    options: ClientOptions, environment: Mapping[str, str], url: str, folder: Path
 ) -> tuple[str | None, str]:
     """Return the token, if there is one, and where it was found."""
     if options.token is not None:
@@ -170,7 +171,7 @@ def _find_token(
     if given := environment.get(TOKEN_VARIABLE):
         return given, TOKEN_VARIABLE
     # The token that `serve` keeps is a secret of this machine.
-    path = token_path(options.data)
+    path = token_path(folder)
     if all(map(is_on_this_machine, addresses_in(url))) and (token := read_token(path)):
         return token, str(path)
     return None, ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Final
 
 import trio
@@ -9,6 +10,7 @@ import trio
 from arcp_trio import BrokenResult, Client, EventsNotKept, JobHandle, ObservedJob
 from arcp_trio.cli.client.asking import Asking
 from arcp_trio.cli.client.display import CONNECTION_LOST, NOTHING_MISSED, Display
+from arcp_trio.cli.client.screen import Screen
 from arcp_trio.cli.errors import CommandError, ExitCode, plainly
 from arcp_trio.wire.errors import ArcpError, ResumeWindowExpired
 from arcp_trio.wire.features import Feature
@@ -21,6 +23,8 @@ EXIT_CODES: Final = {
     "timed_out": ExitCode.TIMED_OUT,
 }
 """The exit code for each status with which a job ends."""
+_RESIZE_SECONDS: Final = 0.3
+"""How long a terminal may take to get its new size, of which each step is a signal."""
 _CUT_SHORT: Final = (
     "the runtime restarted",
     "the runtime was shut down",
@@ -41,6 +45,7 @@ async def follow(client: Client, job: JobHandle | ObservedJob, display: Display)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_show_connection, client, display, name="connection notices")
             nursery.start_soon(display.keep_up, name="live line")
+            nursery.start_soon(_mind_size, display.screen, name="size of the terminal")
             await display.begin(client, job)
             if Feature.QUESTIONS in client.features:
                 client.on_question(Asking(display.screen).ask)
@@ -53,13 +58,24 @@ async def follow(client: Client, job: JobHandle | ObservedJob, display: Display)
 
 
 async def _show_connection(client: Client, display: Display) -> None:
-    """Show a loss in lines if there is no live line, which would show it."""
-    was_connected = True
+    """Show a loss in lines if there is no live line, which would show it, or a question there."""
+    screen, was_connected = display.screen, True
     async for is_connected in client.connection_states():
-        if is_connected != was_connected and not display.screen.live:
-            notice = "connected again" if is_connected else f"{CONNECTION_LOST}{NOTHING_MISSED}"
-            await display.screen.add([notice])
+        if is_connected != was_connected:
+            if screen.asks or not screen.live:
+                notice = "connected again" if is_connected else f"{CONNECTION_LOST}{NOTHING_MISSED}"
+                await screen.add([notice])
+            if is_connected:
+                screen.prompt_again()
         was_connected = is_connected
+
+
+async def _mind_size(screen: Screen) -> None:
+    """Show what is asked again whenever the terminal has another size, which garbles it."""
+    with trio.open_signal_receiver(signal.SIGWINCH) as resizes:
+        async for _ in resizes:
+            await trio.sleep(_RESIZE_SECONDS)
+            screen.prompt_again()
 
 
 async def _show_events(job: JobHandle | ObservedJob, display: Display) -> None:

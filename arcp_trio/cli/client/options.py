@@ -37,7 +37,9 @@ class ClientOptions:
         default=None,
         secret=True,
     )
-    data: str = option(TEXT, "DIR", "folder of a serve on this machine", default=defaults.DATA)
+    data: str | None = option(
+        TEXT, "DIR", "folder of a serve on this machine", default=None, stated=defaults.NEAREST
+    )
     ca: str | None = option(
         TEXT, "FILE", "PEM file of the authorities to trust for wss://", default=None
     )
@@ -100,7 +102,7 @@ class SubmitOptions(OutputOptions):
 class WatchOptions(OutputOptions):
     """What `watch` can be asked for."""
 
-    job_id: str = argument("JOB_ID", "id of the job, as submit prints it")
+    job_id: str = argument("JOB_ID", "id of the job, as submit prints it, or its beginning")
     from_seq: int | None = option(
         NUMBER, "N", 'only events after this "seq" of submit --json', default=None
     )
@@ -152,7 +154,7 @@ class ConsoleOptions(ClientOptions):
 class CancelOptions(OutputOptions):
     """What `cancel` can be asked for."""
 
-    job_id: str = argument("JOB_ID", "id of the job, as submit prints it")
+    job_id: str = argument("JOB_ID", "id of the job, as submit prints it, or its beginning")
     reason: str | None = option(TEXT, "TEXT", "reason, which the job's end tells", default=None)
     wait: bool = switch("wait until the job has ended")
 
@@ -161,7 +163,7 @@ class CancelOptions(OutputOptions):
 class AnswerOptions(OutputOptions):
     """What `answer` can be asked for."""
 
-    job_id: str = argument("JOB_ID", "id of the job that asks")
+    job_id: str = argument("JOB_ID", "id of the job that asks, or its beginning")
     question_id: str | None = optional_argument(
         "QUESTION_ID", "id of the question, if the job asks several"
     )

@@ -9,12 +9,11 @@ from typing import Final
 import trio
 
 from arcp_trio.cli.client.output import Output
-from arcp_trio.cli.text import fitted
+from arcp_trio.cli.keyboard import drop_typed, keyboard_is_there, typed_line
+from arcp_trio.cli.text import fitted, wrapped
 
 ERASE: Final = "\r\x1b[K"
 """Moves the cursor to the beginning of the line, and clears the line."""
-_STDIN: Final = 0
-_LINE_BYTES: Final = 1024
 
 
 class Screen:
@@ -52,7 +51,12 @@ class Screen:
     @property
     def can_ask(self) -> bool:
         """Whether a person can read a question and type an answer."""
-        return self._err.is_terminal and os.isatty(_STDIN)
+        return self._err.is_terminal and keyboard_is_there()
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person may type an answer just now."""
+        return bool(self._prompt)
 
     async def add(self, lines: Sequence[str], live_line: str | None = None) -> None:
         """Write lines that stay, and below them the live line: a new one, or the one before."""
@@ -97,17 +101,29 @@ class Screen:
         return ERASE if self.live or self._err.obeys else "\n"
 
     async def prompt(self, lines: Sequence[str], prompt: str) -> str | None:
-        """Ask below all that is shown meanwhile; return the line that is typed, as `ask` does."""
+        """Ask below all that is shown meanwhile; return the line that is typed, as `ask` does.
+
+        What was typed before the question was shown is dropped: it does not answer it.
+        """
         while True:
             async with self._keyboard:
                 with trio.CancelScope() as self._prompted:
                     return await self._ask_below(lines, prompt)
 
+    def prompt_again(self) -> None:
+        """Show again what `prompt` asks, all of it, and drop what was typed below it."""
+        self._prompted.cancel()
+
     async def _ask_below(self, lines: Sequence[str], prompt: str) -> str | None:
+        columns = self.columns
         try:
-            self._prompt = prompt
-            await self.add(lines)
-            answer = await _typed()
+            await self.add([part for line in lines for part in wrapped(line, columns)], "")
+            async with self._turn:
+                erase = bool(self._line)
+                drop_typed()
+                self._prompt = self._line = prompt
+                await self._err.write(self._fresh(prompt, erase=erase))
+            answer = await typed_line()
             if answer.endswith("\n"):
                 self._line = ""  # the person has begun another one
         finally:
@@ -123,7 +139,7 @@ class Screen:
         Args:
             reply: returns what is said below an answer before anything else is; perhaps no text.
         """
-        self._prompted.cancel()
+        self.prompt_again()
         async with self._keyboard, self._turn:
             typed = await self._ask(question)
             if typed is not None and (said := reply(typed)):
@@ -134,8 +150,9 @@ class Screen:
         start = ERASE if self._err.obeys and not self._open else "\n"
         self._line, self._asking, self._open = "", True, False
         try:
+            drop_typed()
             await self._err.write(start + question)
-            answer = await _typed()
+            answer = await typed_line()
             if answer.endswith("\n"):
                 self._asking = False
         finally:
@@ -152,10 +169,3 @@ class Screen:
         text = "\n" if self._asking or self._open else self._fresh_line if self._line else ""
         self._line, self._asking, self._open = "", False, False
         os.write(self._err.fd, text.encode())
-
-
-async def _typed() -> str:
-    """Wait for a line that is typed; it is empty if no more can be typed."""
-    # A thread that waits for the keyboard could not be stopped.
-    await trio.lowlevel.wait_readable(_STDIN)
-    return os.read(_STDIN, _LINE_BYTES).decode(errors="replace")

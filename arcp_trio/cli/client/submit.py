@@ -25,7 +25,9 @@ from arcp_trio.cli.client.output import STDOUT, json_line
 from arcp_trio.cli.client.runner import refused, run_client
 from arcp_trio.cli.client.signals import Interrupts
 from arcp_trio.cli.errors import CommandError, ExitCode, did_you_mean
+from arcp_trio.cli.ids import whole_job_id
 from arcp_trio.wire.errors import AgentNotAvailable
+from arcp_trio.wire.json import is_object
 from arcp_trio.wire.lease_request import lease_request
 from arcp_trio.wire.rules import SANDBOX
 
@@ -64,6 +66,8 @@ class _JobToSubmit:
     async def run(self, options: SubmitOptions, interrupts: Interrupts) -> int:
         """Submit the job, and show it unless --detach is given."""
         async with connected(options, interrupts, patience=None) as client:
+            if options.session is not None and is_object(self._input):
+                self._input["session"] = await whole_job_id(client, options.session)
             self._job = job = await self._submit(client, options)
             if options.contained and SANDBOX not in job.lease_constraints:
                 await job.cancel(CANCEL_REASON)

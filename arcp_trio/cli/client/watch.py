@@ -11,6 +11,7 @@ from arcp_trio.cli.client.leaving import CANCEL_REASON, Leaving
 from arcp_trio.cli.client.options import WatchOptions
 from arcp_trio.cli.client.runner import run_client
 from arcp_trio.cli.client.signals import Interrupts
+from arcp_trio.cli.ids import whole_job_id
 from arcp_trio.wire.errors import InvalidRequest
 
 
@@ -21,7 +22,8 @@ def run(options: WatchOptions) -> int:
 
 async def _watch(options: WatchOptions, interrupts: Interrupts) -> int:
     async with connected(options, interrupts, patience=None) as client:
-        job = await client.subscribe(options.job_id, history=True, from_event_seq=options.from_seq)
+        job_id = await whole_job_id(client, options.job_id)
+        job = await client.subscribe(job_id, history=True, from_event_seq=options.from_seq)
         display = make_display(as_json=options.json)
         stop = partial(client.stop, job.id, CANCEL_REASON)
         leaving = Leaving(client, job, display.screen, interrupts, stop)

@@ -43,6 +43,11 @@ class Doors:
         return found.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
     @property
+    def for_this_machine(self) -> bool:
+        """Whether only this machine can connect."""
+        return all(map(is_local, self.listeners))
+
+    @property
     def reloads(self) -> dict[str, Callable[[], None]]:
         """What can be read again while connections are open, by its name in the log."""
         return {} if self.tls is None else {"certificates": partial(_reload, self.tls)}

@@ -211,3 +211,12 @@ class CommandLine(ServeOptions):
     config: str | None = option(
         TEXT, "FILE.toml", "configuration file with options and limits", default=None
     )
+
+
+@attrs.frozen(kw_only=True)
+class StopOptions:
+    """What `stop` can be asked for."""
+
+    data: str | None = option(
+        TEXT, "DIR", "folder of the serve to stop", default=None, stated=defaults.NEAREST
+    )

@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final, TextIO, cast
 
@@ -16,7 +17,7 @@ import trio
 
 from arcp_trio.addresses import UNIX_PREFIX
 from arcp_trio.cli import logs
-from arcp_trio.cli.data_folder import address_kept, unusable_store
+from arcp_trio.cli.data_folder import address_path, kept, pid_path, unusable_store
 from arcp_trio.cli.database_url import secret_files
 from arcp_trio.cli.errors import CommandError, ExitCode
 from arcp_trio.cli.log_writer import log_writer
@@ -29,9 +30,9 @@ from arcp_trio.cli.serve.loading import load_agents
 from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.reloading import Reloads, Terminal, read_tokens_again, reload_at
 from arcp_trio.cli.serve.stdio import StandardDoor, StandardStreams
-from arcp_trio.cli.serve.stopping import LastResort, on_signal
+from arcp_trio.cli.serve.stopping import LastResort, Stopping
 from arcp_trio.cli.serve.storing import make_store
-from arcp_trio.cli.serve.tokens import kept_key
+from arcp_trio.cli.serve.tokens import LOCAL, kept_key
 from arcp_trio.runtime.access import Policy
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.runtime import Runtime
@@ -113,37 +114,44 @@ async def _serve(
     leave = os._exit if streams is None else streams.leave
     last_resort = LastResort(leave)
     hurry = partial(last_resort.exit_within, options.drain + _END_SECONDS)
-    stop = on_signal(hurry, leave)
+    stopping = Stopping(hurry, leave)
     task_tree.show_at(signal.SIGUSR1)
     with contextlib.ExitStack() as opened:
         # Before any file is read: a SIGHUP from here on means that a file has changed since.
         hangups = opened.enter_context(trio.open_signal_receiver(signal.SIGHUP))
         admission = Admission(options)
-        doors = await open_doors(options) if streams is None else StandardDoor(streams, stop.set)
+        doors = (
+            await open_doors(options) if streams is None else StandardDoor(streams, stopping.stop)
+        )
         opened.callback(doors.close)
+        # Before a token is missed: a mistake in the address of the store comes first.
+        store = make_store(options, given)
         # After the doors are open: a `serve` that cannot listen leaves no folder and no token.
         admission.complete(options)
         again = partial(read_tokens_again, given, config, admission)
         reloads: Reloads = {"tokens": again, **doors.reloads}
-        store = make_store(options, given)
         if store.shared is not None:
             logs.name_node(store.shared.name)
-        runtime = _runtime(config, given, admission, store)
+        alone = doors.for_this_machine and admission.made is not None
+        runtime = _runtime(config, given, admission, store, {LOCAL} if alone else set())
         runtime.when_fenced(partial(last_resort.exit_within, _FENCED_SECONDS, ExitCode.FENCED))
         runtime.add(agents)
         async with runtime:
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(doors.serve, runtime), name="listeners")
-                nursery.start_soon(_mind_hangups, hangups, terminal, reloads, stop, name="hangups")
-                if doors.local_url is not None and options.folder is not None:
-                    opened.enter_context(address_kept(options.folder, doors.local_url))
+                nursery.start_soon(
+                    _mind_hangups, hangups, terminal, reloads, stopping, name="hangups"
+                )
+                if options.folder is not None:
+                    opened.enter_context(kept(pid_path(options.folder), str(os.getpid())))
+                    if doors.local_url is not None:
+                        opened.enter_context(kept(address_path(options.folder), doors.local_url))
                 if doors.url is not None:
                     print(f"listening on {doors.url}", file=address_out, flush=True)
                 admission.show()
                 if doors.local_url is not None:
                     greet(options, doors.local_url, admission.made, agents.names())
-                await stop.wait()
-                hurry()
+                await stopping.wait(runtime, options.drain)
                 # Whatever there is now stays until the process ends. To search it for garbage would
                 # take half of the time in which thousands of clients are to be told.
                 gc.freeze()
@@ -158,7 +166,11 @@ async def _serve(
 
 
 def _runtime(
-    config: Config, given: Mapping[str, object], admission: Admission, store: Store
+    config: Config,
+    given: Mapping[str, object],
+    admission: Admission,
+    store: Store,
+    developers: AbstractSet[str],
 ) -> Runtime:
     options = config.options
     return Runtime(
@@ -169,6 +181,7 @@ def _runtime(
         policy=Policy(
             observers=options.observer,
             approvers=options.approver,
+            developers=developers,
             allow_stop=not options.no_stop,
             ceilings=config.ceilings,
             reserved_paths=_reserved_paths(options, given),
@@ -204,7 +217,7 @@ def _workers(options: ServeOptions) -> Workers:
 
 
 async def _mind_hangups(
-    hangups: AsyncIterator[int], terminal: Terminal, reloads: Reloads, stop: trio.Event
+    hangups: AsyncIterator[int], terminal: Terminal, reloads: Reloads, stopping: Stopping
 ) -> None:
     await reload_at(hangups, terminal, reloads)
-    stop.set()
+    stopping.stop()

@@ -79,6 +79,7 @@ class StandardDoor:
         """None: no other client can connect."""
 
     local_url = url
+    for_this_machine = False
 
     @property
     def reloads(self) -> dict[str, Callable[[], None]]:

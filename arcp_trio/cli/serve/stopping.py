@@ -1,4 +1,7 @@
-"""How a signal ends `serve`: the first one in order, the second one at once."""
+"""How a signal ends `serve`: the first one in order, the second one at once.
+
+On a terminal, Ctrl-C asks before jobs are lost. That question is the first one then.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,23 @@ import os
 import queue
 import select
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import FrameType
 from typing import Final, NoReturn
 
 import trio
 
+from arcp_trio.cli.keyboard import drop_typed, in_foreground, keyboard_is_there, typed_line
+from arcp_trio.runtime.runtime import Runtime
+
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _STDERR: Final = 2
+_LOOK_SECONDS: Final = 1.0
+"""How often to look whether the terminal is still this process's."""
 
 Leave = Callable[[int], NoReturn]
 """Ends the process at once with an exit code."""
@@ -73,23 +82,107 @@ def _say(line: bytes) -> None:
             os.write(_STDERR, line)
 
 
-def on_signal(react: Callable[[], None], leave: Leave = os._exit) -> trio.Event:
-    """Return an event that is set at the first SIGTERM or SIGINT, after a call of `react`.
+class Stopping:
+    """Takes SIGTERM and SIGINT, and finds out whether `serve` is to end.
 
-    The second signal ends the process at once.
+    At the first signal it ends in order; at the next one at once. On a terminal, the first Ctrl-C
+    asks before jobs are lost: the next one means yes.
     """
-    stop = trio.Event()
-    token = trio.lowlevel.current_trio_token()
 
-    def first(_number: int, _frame: FrameType | None) -> None:
+    def __init__(self, hurry: Callable[[], None], leave: Leave = os._exit) -> None:
+        """Take the signals from here on.
+
+        Args:
+            hurry: called as soon as `serve` is to end in order, perhaps by a signal's handler.
+            leave: ends the process at once.
+        """
+        self._hurry = hurry
+        self._leave = leave
+        self._token = trio.lowlevel.current_trio_token()
+        self._may_ask = False
+        """Whether Ctrl-C is answered by a question: there are jobs, and not one Ctrl-C before."""
+        self._to_ask = trio.Event()
+        self._to_stop = trio.Event()
         for each in _SIGNALS:
-            signal.signal(each, second)
-        react()
-        token.run_sync_soon(stop.set)
+            signal.signal(each, self._first)
 
-    def second(number: int, _frame: FrameType | None) -> None:
-        leave(128 + number)
+    def stop(self) -> None:
+        """End `serve` in order. A signal that comes later counts as the first one."""
+        self._hurry()
+        self._token.run_sync_soon(self._to_stop.set)
 
-    for each in _SIGNALS:
-        signal.signal(each, first)
-    return stop
+    def _first(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT and self._may_ask and _can_ask():
+            self._may_ask = False
+            self._token.run_sync_soon(self._to_ask.set)
+            held = threading.Timer(_LOOK_SECONDS, self._say_if_held)
+            held.daemon = True
+            held.start()
+        else:
+            self._mean_it()
+
+    def _say_if_held(self) -> None:
+        if not self._to_ask.is_set():
+            _say(b"an agent holds the event loop, so nothing can be asked: Ctrl-C again ends it\n")
+
+    def _mean_it(self) -> None:
+        for each in _SIGNALS:
+            signal.signal(each, self._second)
+        self.stop()
+
+    def _second(self, number: int, _frame: FrameType | None) -> None:
+        self._leave(128 + number)
+
+    async def wait(self, runtime: Runtime, drain: float) -> None:
+        """Return once `serve` is to end in order."""
+        self._may_ask = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._ask, runtime, drain, name="question at Ctrl-C")
+            await self._to_stop.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _ask(self, runtime: Runtime, drain: float) -> None:
+        while True:
+            await self._to_ask.wait()
+            left = runtime.unfinished()
+            if not left["ending"] or await _is_meant(left, drain):
+                self._mean_it()
+                return
+            self._to_ask, self._may_ask = trio.Event(), True
+            _tell("going on; Ctrl-C asks again")
+
+
+def _can_ask() -> bool:
+    return keyboard_is_there() and os.isatty(_STDERR) and in_foreground()
+
+
+def _tell(line: str) -> None:
+    with suppress(OSError):  # standard error is closed, but `serve` goes on
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+async def _is_meant(left: Mapping[str, int], drain: float) -> bool:
+    """Say what the end of the runtime ends; return whether the person at the terminal agrees."""
+    _tell(f"\n{_losses(left, drain)}")
+    drop_typed()
+    _tell("type yes, or press Ctrl-C again, to end them; anything else goes on")
+    while in_foreground():  # else the shell has the keyboard, and nobody answers
+        with trio.move_on_after(_LOOK_SECONDS), suppress(OSError):
+            return (await typed_line()).strip().lower() == "yes"
+    return True
+
+
+def _losses(left: Mapping[str, int], drain: float) -> str:
+    ending, waiting, going_on = (left[k] for k in ("ending", "waiting_for_people", "going_on"))
+    one = ending == 1
+    when = f" after {drain:g} s at the latest" if drain else ""
+    said = f"{ending} {'job ends' if one else 'jobs end'} with this runtime{when}"
+    if one and waiting:
+        said += ", while it waits for people"
+    elif waiting:
+        waits = "it waits" if waiting == 1 else "they wait"
+        said += f", {waiting} of them while {waits} for people"
+    if going_on:
+        said += f"; {going_on} {'goes' if going_on == 1 else 'go'} on at the next start"
+    return said

@@ -112,7 +112,7 @@ class Revealer:
             row = await store.session(asked.session_id)
             shown = await self._shared.public_key(asker, asked.session_id)
         except StoreError:
-            raise store_trouble() from None
+            raise store_trouble(self._core.store) from None
         if (
             row is None
             or not may_see_values(row.principal, row.features, job.principal)

@@ -27,6 +27,7 @@ from arcp_trio.wire.ids import resume_token, token_digest
 from arcp_trio.wire.messages import (
     Auth,
     Hello,
+    Message,
     SessionResume,
     parse,
 )
@@ -101,18 +102,18 @@ class Handshake:
                 return await self._open(first)
             except StoreError:
                 log.exception("session cannot be opened", extra={"peer": self._transport.peer})
-                raise store_trouble() from None
+                raise store_trouble(self._core.store) from None
             except Fenced:
                 words = "this node is gone, and another one goes on: try again"
                 raise InternalError(words) from None
-        raise store_trouble()
+        raise store_trouble(self._core.store)
 
     async def _open(self, first: Envelope) -> Opened:
         message, core = parse(first), self._core
         if core.closing:
             raise InternalError("the runtime is shutting down")
-        if core.store.trouble is not None or not core.taken_over.is_set():
-            raise store_trouble()
+        if not (core.taken_over.is_set() and self._can_store(message)):
+            raise store_trouble(core.store)
         match message:
             case Hello():
                 dialect = recognise(first)
@@ -131,6 +132,17 @@ class Handshake:
                 return await self._resume(message, claimed, None, None)
             case _:
                 raise Unauthenticated("the first frame must be a session.hello")
+
+    def _can_store(self, message: Message | None) -> bool:
+        """Whether the store does for what a frame asks for.
+
+        On a full disk a new session is stored later: until then its client can list jobs.
+        """
+        store = self._core.store
+        if store.trouble is None:
+            return True
+        is_new = isinstance(message, Hello) and message.resumption is None
+        return is_new and store.disk_full and store.shared is None and not store.crowded
 
     # -- who it is
 
@@ -196,7 +208,9 @@ class Handshake:
         session, stored = sessions.create(principal, features, dialect.name, token_digest(token))
         try:
             sessions.join(session, attachment)
-            await stored.committed()
+            # On a full disk nothing can be done in it, so that it may be stored later; not so if
+            # other nodes have to know it.
+            await (stored.tried() if self._core.store.shared is None else stored.committed())
             session.begin(attachment)
             log.debug("session opened", extra=session.facts | {"peer": self._transport.peer})
             return Opened(

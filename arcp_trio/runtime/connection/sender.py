@@ -56,6 +56,7 @@ class Sender:
 
     def __init__(self, opened: Opened, writer: FrameWriter, jobs: Jobs) -> None:
         self._session = opened.session
+        self._store = jobs.core.store
         self._attachment = opened.attachment
         self._unsent = opened.attachment.unsent
         self._welcome = opened.welcome
@@ -131,7 +132,7 @@ class Sender:
                 await self._write(frames)
         except StoreError:
             log.exception("replay failed", extra=self._session.facts)
-            self._attachment.fail(store_trouble(), CloseCode.FAILED)
+            self._attachment.fail(store_trouble(self._store), CloseCode.FAILED)
             assert self._unsent.farewell is not None
             await self._say_farewell(self._unsent.farewell)
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -18,7 +19,7 @@ from arcp_trio.runtime.job.outcome import Outcome
 from arcp_trio.runtime.job.provisioning import explained
 from arcp_trio.runtime.job.result_chunks import ResultChunks, recall_result
 from arcp_trio.runtime.limits import STREAM_IT, limit_hit, too_large
-from arcp_trio.wire.errors import ArcpError, InternalError
+from arcp_trio.wire.errors import ArcpError, InternalError, clip
 from arcp_trio.wire.json import MAX_DEPTH, JsonLike, dumps
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+_MOST_TOLD: Final = 1_000
+"""Characters of an exception that a developer is told."""
+_OF_ANOTHER_PROCESS: Final = ": Traceback (most recent call last):\n"
+"""What the text of an exception has that stands for one of another process."""
 _NO_ASYNCIO: Final = "no running event loop"
 _NO_TRIO: Final = "must be called from async context"
 _NOT_TRIOS: Final = "trio.run received unrecognized yield message"
@@ -171,12 +176,22 @@ def _outcome_of_error(job: Job, error: BaseException) -> Outcome:
     told = None if known is None else outcome.raised(known, job.most_payload_bytes)
     if told is not None:
         return told
-    # The text of any other exception may hold secrets: it goes into the log only (§12).
+    # The text of any other exception may hold secrets: others read it in the log only (§12).
     log.error("agent failed", extra=job.facts, exc_info=error)
-    missing = _wrong_loop(job.agent.loop, cause)
-    if missing is None and cause.__cause__ is not None:  # of another process, or of a library
-        missing = _wrong_loop(job.agent.loop, cause.__cause__)
-    return outcome.failed(InternalError(missing or "the agent failed; the runtime's log says why"))
+    said = _wrong_loop(job.agent.loop, cause)
+    if said is None and cause.__cause__ is not None:  # of another process, or of a library
+        said = _wrong_loop(job.agent.loop, cause.__cause__)
+    if said is None and job.principal in job.core.policy.developers:
+        said = f"the agent failed: {_last_line(cause)}; the runtime's log has the traceback"
+    return outcome.failed(InternalError(said or "the agent failed; the runtime's log says why"))
+
+
+def _last_line(error: BaseException) -> str:
+    """Return the type and the text of an exception, as a traceback ends with them."""
+    text = "".join(traceback.format_exception_only(error)).strip()
+    if _OF_ANOTHER_PROCESS in text:
+        text = text.rpartition("\n  ")[2].partition("\n")[2] or text
+    return clip(text, _MOST_TOLD).encode(errors="backslashreplace").decode()
 
 
 def _wrong_loop(loop: AgentLoop | None, error: BaseException) -> str | None:

@@ -98,7 +98,7 @@ async def answer_question(job: Job, command: AnswerTo) -> Obeyed:
         InternalError: it is too large, or the question cannot be read from the store, yet.
     """
     if not await job.memory.is_known():
-        raise store_trouble()
+        raise store_trouble(job.core.store)
     question = job.questions.find(command.question_id)
     if question is None:
         raise no_question()

@@ -95,7 +95,7 @@ def draft(jobs: Jobs, wanted: Wanted, source: JobSource) -> Job:
     if core.closing:
         raise InternalError("the runtime is shutting down")
     if core.store.trouble is not None:
-        raise store_trouble()
+        raise store_trouble(core.store)
     jobs.refuse_if_full(source.principal, len(wanted.input))
     job_id = new_id("job_")
     span = job_span(core, job_id, wanted.agent, wanted.lease, source.trace, parent)

@@ -246,6 +246,19 @@ class Jobs:
 
     # -- shutdown
 
+    def unfinished(self) -> dict[str, int]:
+        """Return how many jobs are `ending` with the runtime, and `going_on` after it.
+
+        Of those that end, some are `waiting_for_people`.
+        """
+        jobs = [job for job in self.live.values() if job.outcome is None]
+        ending = [job for job in jobs if not (job.memory.durable and job.accepted)]
+        return {
+            "ending": len(ending),
+            "waiting_for_people": sum(bool(job.questions.listed()) for job in ending),
+            "going_on": len(jobs) - len(ending),
+        }
+
     def suspend_all(self) -> None:
         """Suspend the durable jobs, all at once: the next runtime goes on with them."""
         for job in list(self.live.values()):

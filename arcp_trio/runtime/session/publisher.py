@@ -67,7 +67,7 @@ class Publisher:
     def _put(self, write: AppendLog, told: Iterable[str]) -> Group:
         session = self._session
         if self._store.trouble is not None and session.attached is not None:
-            session.attached.fail(store_trouble(), CloseCode.FAILED)
+            session.attached.fail(store_trouble(self._store), CloseCode.FAILED)
         group = self._store.put(write)
         for job_id in told:
             # In the group of the promise: a session is a submitter only if it was told so.

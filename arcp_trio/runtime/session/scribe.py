@@ -201,7 +201,7 @@ class Scribe:
             await trio.sleep_forever()  # this node is about to end, and the session here with it
         except StoreError:
             log.exception("catching up failed", extra=session.facts)
-            session.lose_connection(store_trouble())
+            session.lose_connection(store_trouble(self._store))
             return False
         if not owed:
             await self._store.flushed()

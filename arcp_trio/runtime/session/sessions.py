@@ -285,7 +285,7 @@ class Sessions:
         """End the connections whose sessions wait for the store."""
         for session in self._awake.values():
             if session.attached is not None and session.waits_for_store:
-                session.attached.fail(store_trouble(), CloseCode.FAILED)
+                session.attached.fail(store_trouble(self._core.store), CloseCode.FAILED)
 
     def say_goodbye(self, farewell: Farewell) -> None:
         """Have every connection closed after everything its session is owed."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import psycopg
 
-from arcp_trio.store.errors import StoreError
+from arcp_trio.store.errors import DiskFull, StoreError
 from arcp_trio.store.postgres._address import DatabaseAddress
 
 FENCED: Final = "ARCP1"
@@ -52,6 +52,7 @@ _WORDS: Final = {
 }
 """What is wrong, by SQLSTATE; what has none is named in words."""
 
+_DISK_FULL: Final = "53100"
 _SURROUNDINGS: Final = ("08", "40", "53", "55", "57", "58", "XX001", "XX002", "0A000")
 """SQLSTATEs that begin so are about the server, too; all others are mistakes of this program."""
 
@@ -87,7 +88,8 @@ def store_errors(address: DatabaseAddress) -> Generator[None]:
         words = words_of(error)
         if words is None:
             raise
-        raise StoreError(f"{address}: {words}") from error
+        full = error.sqlstate == _DISK_FULL
+        raise (DiskFull if full else StoreError)(f"{address}: {words}") from error
 
 
 def words_of(error: psycopg.Error) -> str | None:

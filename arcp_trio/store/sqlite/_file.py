@@ -14,6 +14,7 @@ from typing import Final
 
 from arcp_trio.store.errors import (
     CorruptStore,
+    DiskFull,
     ForeignFile,
     OtherVersion,
     StoreError,
@@ -146,7 +147,8 @@ def store_errors(path: Path) -> Generator[None]:
     except _MISTAKES:
         raise
     except sqlite3.DatabaseError as error:
-        raise StoreError(f"{path}: {error}") from error
+        full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        raise (DiskFull if full else StoreError)(f"{path}: {error}") from error
 
 
 # -- when the file is opened
