@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from arcp_trio.rounds import Rounds
-from arcp_trio.runtime.access import Authenticator, Policy, WrongTokens
+from arcp_trio.runtime.access import Authentication, Policy, WrongTokens
 from arcp_trio.runtime.clock import Clock
 from arcp_trio.runtime.ledger import Ledger
 from arcp_trio.runtime.limits import Limits
@@ -27,7 +27,7 @@ class Core:
 
     name: str
     version: str
-    authenticate: Authenticator
+    authentication: Authentication
     operators: frozenset[str]
     """Principals that may cancel any job."""
     store: Store

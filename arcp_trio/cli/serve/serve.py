@@ -121,14 +121,14 @@ async def _serve(
         opened.callback(doors.close)
         # After the doors are open: a `serve` that cannot listen leaves no folder and no token.
         admission.complete(options)
-        again = partial(read_tokens_again, given, config, admission)
-        reloads: Reloads = {"tokens": again, **doors.reloads}
         store = make_store(options, given)
         if store.shared is not None:
             logs.name_node(store.shared.name)
         runtime = _runtime(config, admission, store)
         runtime.when_fenced(partial(last_resort.exit_within, _FENCED_SECONDS, ExitCode.FENCED))
         runtime.add(agents)
+        again = partial(read_tokens_again, given, config, admission, runtime)
+        reloads: Reloads = {"tokens": again, **doors.reloads}
         async with runtime:
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(doors.serve, runtime), name="listeners")

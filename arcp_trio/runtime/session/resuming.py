@@ -16,8 +16,8 @@ from arcp_trio.wire.features import negotiate
 from arcp_trio.wire.ids import resume_token, token_digest
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.access import Authentication, Principal
     from arcp_trio.runtime.session.attachment import Attachment
-    from arcp_trio.runtime.session.parking import Check
     from arcp_trio.runtime.session.record import Record
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.sessions import Sessions
@@ -41,7 +41,8 @@ class ResumeCheck:
 
     store: Store
     """Has the session's log."""
-    principal: str | None
+    authentication: Authentication
+    principal: Principal | None
     """The bearer token's; None if the resume token alone says whose session it is."""
     scope: Scope | None
     """What the client's token is limited to; the session's has to be the same."""
@@ -61,6 +62,7 @@ class ResumeCheck:
 
         Raises:
             ResumeWindowExpired: it does not.
+            ArcpError: the session's client is not who it was, as its token is no longer good.
         """
         self._look_at(record)
         if not self._covered:
@@ -69,6 +71,9 @@ class ResumeCheck:
             self._look_at(record)
             if not self._covered:
                 raise cannot_resume()
+        if self.scope is None:  # else the short-lived token was read a moment ago
+            client, presented = self.principal or record.client, self.principal is not None
+            await self.authentication.require_good(client, presented=presented)
 
     def _look_at(self, record: Record) -> None:
         mine = self.principal in (None, record.principal) and record.holds(self.digest)
@@ -82,7 +87,7 @@ class Resume:
     """A resume as a command of its session: one at a time; one that fails rotates no token."""
 
     sessions: Sessions
-    check: Check
+    check: ResumeCheck
     """Whether the client may resume the session from where it is."""
     attachment: Attachment
     peer: str
@@ -131,6 +136,7 @@ class Resume:
             fresh=token_digest(token),
             features=negotiate(features, self.offered),
             dialect=None if self.features is None else attachment.dialect.name,
+            client=self.check.principal or record.client,
         )
         self.sessions.join(session, attachment)
         await rotated.committed()

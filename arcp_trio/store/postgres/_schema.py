@@ -27,15 +27,18 @@ _TIMES_OF_BEATS: Final = (
 # NULL: the node can open nothing that is sealed, as no node of an earlier version can.
 _PUBLIC_KEYS: Final = ("ALTER TABLE node ADD COLUMN public_key bytea",)
 
+_CLIENTS: Final = ("ALTER TABLE session ADD COLUMN client text NOT NULL DEFAULT ''",)
+
 MIGRATIONS: Final[list[tuple[str, ...]]] = [
     (*TABLES, *TRIGGERS),
     _TIMES_OF_BEATS,
     _PUBLIC_KEYS,
     GROWTHS,
+    _CLIENTS,
 ]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
-OLDEST_WRITERS: Final = [1, 1, 1, 1]
+OLDEST_WRITERS: Final = [1, 1, 1, 1, 1]
 """The oldest version that may still write once version n + 1 is there: one that expands only leaves
 it as it was, one that contracts raises it."""
 

@@ -166,6 +166,8 @@ _FILTERS: Final = (
     "CREATE INDEX job_of_anyone ON job (created_at, job_id, status, agent) WHERE expired = 0",
 )
 
+_CLIENTS: Final = ("ALTER TABLE session ADD COLUMN client TEXT NOT NULL DEFAULT ''",)
+
 MIGRATIONS: Final[list[tuple[str, ...]]] = [
     _FIRST,
     _STOPPED_BY,
@@ -175,6 +177,7 @@ MIGRATIONS: Final[list[tuple[str, ...]]] = [
     _FILTERS,
     STORED_BYTES,
     DURABLE,
+    _CLIENTS,
 ]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
