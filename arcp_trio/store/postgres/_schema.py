@@ -27,7 +27,9 @@ _TIMES_OF_BEATS: Final = (
 # NULL: the node can open nothing that is sealed, as no node of an earlier version can.
 _PUBLIC_KEYS: Final = ("ALTER TABLE node ADD COLUMN public_key bytea",)
 
-_CLIENTS: Final = ("ALTER TABLE session ADD COLUMN client text NOT NULL DEFAULT ''",)
+_CLIENTS: Final = (
+    """ALTER TABLE session ADD COLUMN client text COLLATE "C" NOT NULL DEFAULT ''""",
+)
 
 MIGRATIONS: Final[list[tuple[str, ...]]] = [
     (*TABLES, *TRIGGERS),
