@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 PACE_SECONDS: Final = 0.002
 """See `WriteQueue`. A transaction costs this process about 0.3 ms, and the server as much."""
 
+TROUBLE_SECONDS: Final = 0.5
+"""See `WriteQueue`. Whoever takes over from a node cuts its connections first, and the node is to
+learn of that before it tells its clients of a store that cannot be used."""
+
 ROUND_PIECES: Final = 32
 """Pieces of cleaning in a round."""
 
@@ -81,6 +85,7 @@ class PostgresStore(PostgresReader, Store):
         self._membership = Membership(address_of(dsn, schema), synchronous, name)
         self._lines = ReadLines(doubt=self.doubt)
         self.pace_seconds = PACE_SECONDS
+        self.trouble_seconds = TROUBLE_SECONDS
         self.durable = synchronous
         self._writer = DatabaseThread(self._membership, "writer", standstill=True)
         self._readers = [DatabaseThread(self._membership, f"reader {n}") for n in range(READERS)]
