@@ -279,6 +279,14 @@ async def test_no_connection_is_left(url: str, role: str, node_url: str) -> None
             await store.flushed()
 
 
+async def test_a_node_needs_all_its_connections(url: str, role: str, node_url: str) -> None:
+    """A node that would have no connection for its signs of life does not join."""
+    execute(url, f"ALTER ROLE {role} CONNECTION LIMIT 5")
+    assert "no connection left" in await refusal(PostgresStore(node_url, synchronous=False))
+    with psycopg.connect(url) as db:
+        assert db.execute("SELECT count(*) FROM arcp.node").fetchone() == (0,)
+
+
 async def test_an_administrator_ends_the_connections(url: str, role: str, node_url: str) -> None:
     """Connections that are ended are made again; the write that met it is stored at once."""
     with trio.fail_after(SECONDS):

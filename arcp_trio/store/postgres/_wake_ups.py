@@ -119,17 +119,19 @@ class WakeUps:
         self._some_asked = trio.Event()
 
     async def _listen(self) -> None:
+        outage = Outage(log, "wake-ups of other nodes not heard, this one looks now and then")
         while True:
+            payloads: Sequence[str] | None = None
             try:
-                payloads = await self._listener.run(
-                    self._next, seconds=LISTEN_SECONDS + PAUSE_SECONDS
-                )
+                with outage:
+                    payloads = await self._listener.run(
+                        self._next, seconds=LISTEN_SECONDS + PAUSE_SECONDS
+                    )
             except Fenced:
                 return
-            except StoreError:
+            if payloads is None:
                 await trio.sleep(PAUSE_SECONDS)
-                continue
-            for payload in payloads:
+            for payload in payloads or ():
                 self._hear(payload)
 
     def _next(self, db: Database) -> Sequence[str]:
