@@ -96,8 +96,9 @@ class Handshake:
         with self._sessions.openings.opening():
             try:
                 return await self._open(first)
-            except StoreError:
-                log.exception("session cannot be opened", extra={"peer": self._transport.peer})
+            except StoreError as error:
+                facts = {"peer": self._transport.peer, "error": str(error)}
+                log.warning("session cannot be opened", extra=facts)
                 raise store_trouble() from None
             except Fenced:
                 words = "this node is gone, and another one goes on: try again"

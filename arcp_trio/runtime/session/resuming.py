@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.runtime.session.outbox import Attach
 from arcp_trio.runtime.views import Scope
+from arcp_trio.store.errors import StoreError
 from arcp_trio.wire.errors import ArcpError, InternalError, ResumeWindowExpired
 from arcp_trio.wire.features import negotiate
 from arcp_trio.wire.ids import resume_token, token_digest
@@ -113,6 +115,9 @@ class Resume:
             await self._attach(session)
         except ArcpError as error:
             self.error = error
+        except StoreError as error:
+            log.warning("resume failed", extra=session.facts | {"error": str(error)})
+            self.error = store_trouble()
         except Exception:
             log.exception("resume failed", extra=session.facts)
         else:

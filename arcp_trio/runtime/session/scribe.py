@@ -199,8 +199,8 @@ class Scribe:
             return False
         except Fenced:
             await trio.sleep_forever()  # this node is about to end, and the session here with it
-        except StoreError:
-            log.exception("catching up failed", extra=session.facts)
+        except StoreError as error:
+            log.warning("catching up failed", extra=session.facts | {"error": str(error)})
             session.lose_connection(store_trouble())
             return False
         if not owed:
