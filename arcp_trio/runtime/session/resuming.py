@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from arcp_trio.runtime.notices import store_trouble
+from arcp_trio.runtime.session.observing import unseen
 from arcp_trio.runtime.session.outbox import Attach
 from arcp_trio.runtime.views import Scope
 from arcp_trio.store.errors import StoreError
@@ -128,6 +129,8 @@ class Resume:
     async def _attach(self, session: Session) -> None:
         attachment, record = self.attachment, session.record
         await self.check(record)
+        reads = self.check.store.for_principal(session.principal, urgent=True)
+        gone = await unseen(session, reads, self.sessions.jobs)
         if attachment.over or session.lost is not None:
             raise cannot_resume()
         if session.elsewhere:
@@ -148,6 +151,6 @@ class Resume:
         if session.id in rotated.refused:
             raise _resumed_elsewhere()
         self.token = token
-        session.tell(Attach(attachment, self.after_seq))
+        session.tell(Attach(attachment, self.after_seq, gone))
         resumed = {"peer": self.peer, "after_seq": self.after_seq}
         log.debug("session resumed", extra=session.facts | resumed)
