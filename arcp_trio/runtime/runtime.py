@@ -191,6 +191,17 @@ class Runtime:
         """How many threads of agents run on although their jobs have ended."""
         return self._lifetime.jobs.threads.abandoned
 
+    def unfinished(self) -> str:
+        """Return what keeps the runtime from its end, in words; any thread may ask."""
+        lifetime = self._lifetime
+        if not lifetime.started:
+            return "the start"
+        if jobs := len(lifetime.jobs.live):
+            return f"jobs whose agents do not stop: {jobs}"
+        if connections := len(lifetime.attendance):
+            return f"connections that are not closed yet: {connections}"
+        return "threads that do not stop" if lifetime.over.is_set() else "the store"
+
     def connection_failed(self, reason: str) -> None:
         """Count a connection that failed before it was attended to.
 

@@ -126,6 +126,7 @@ async def _serve(
             logs.name_node(store.shared.name)
         runtime = _runtime(config, admission, store)
         runtime.when_fenced(partial(last_resort.exit_within, _FENCED_SECONDS, ExitCode.FENCED))
+        last_resort.runtime = runtime
         runtime.add(agents)
         again = partial(read_tokens_again, given, config, admission, runtime)
         reloads: Reloads = {"tokens": again, **doors.reloads}

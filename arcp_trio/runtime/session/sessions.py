@@ -46,6 +46,9 @@ OPENING_SECONDS: Final = 0.5
 """How long the opening of a session waits for a store in trouble: a write may succeed at the next
 try."""
 
+GOODBYES: Final = 200
+"""How many sessions are told of the end in one step."""
+
 LEAVE_SECONDS: Final = 0.5
 """How long a client whose token is no longer good has to read what is on its way."""
 
@@ -330,8 +333,14 @@ class Sessions:
             if session.attached is not None and session.waits_for_store:
                 session.attached.fail(store_trouble(), CloseCode.FAILED)
 
-    def say_goodbye(self, farewell: Farewell) -> None:
-        """Have every connection closed after everything its session is owed."""
-        for session in self._awake.values():
+    async def say_goodbye(self, farewell: Farewell) -> None:
+        """Have every connection closed after everything its session is owed.
+
+        The first ones are closed while others are yet to be told: on a busy machine it may take
+        seconds to close thousands.
+        """
+        for number, session in enumerate(list(self._awake.values()), start=1):
             if session.attached is not None:
                 session.tell(Leave(session.attached, farewell, caught_up=True))
+            if number % GOODBYES == 0:
+                await trio.lowlevel.checkpoint()
