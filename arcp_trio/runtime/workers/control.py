@@ -114,7 +114,7 @@ class ZygoteControl:
         *,
         within: float | None = None,
     ) -> dict[str, Any]:
-        """Send the zygote a request, and return its answer, which comes `within` so many seconds.
+        """Send the zygote a request, and return its answer, if it comes `within` these seconds.
 
         Raises:
             WorkerLost: the zygote has ended, or stands still.
