@@ -40,24 +40,25 @@ log = logging.getLogger(__name__)
 class Principal(str):
     """The name of a principal, and what its authenticator knows of the token that it presented."""
 
-    __slots__ = ("expires_at", "fingerprint")
+    __slots__ = ("expires_at", "facts", "fingerprint", "name")
 
+    name: str
+    """The name alone."""
     expires_at: float
     """In seconds since 1970: when the token stops being valid."""
     fingerprint: str
     """What the authenticator knows the token by. It is stored with the session, so no secret."""
+    facts: str
+    """The facts about the token, as `remembered` takes them."""
 
     def __new__(cls, name: str, *, expires_at: float = math.inf, fingerprint: str = "") -> Self:
         """Take a name, and the facts about its token."""
         principal = super().__new__(cls, name)
+        principal.name = name
         principal.expires_at = expires_at
         principal.fingerprint = fingerprint
+        principal.facts = f"{expires_at!r} {fingerprint}"
         return principal
-
-    @property
-    def facts(self) -> str:
-        """The facts about the token, as `remembered` takes them."""
-        return f"{self.expires_at!r} {self.fingerprint}"
 
     @classmethod
     def remembered(cls, name: str, facts: str) -> Self:
@@ -172,24 +173,25 @@ class StaticTokens:
             raise ValueError("tokens and principals must not be blank")
         if not all(map(is_sha256, hashed)):
             raise ValueError("a hashed token must be the 64 hexadecimal digits of its SHA-256")
-        self._principals = [
+        digests = [
             *((bytes.fromhex(digest), principal) for digest, principal in hashed.items()),
             *((token_digest(token), principal) for token, principal in principals.items()),
+        ]
+        self._principals = [
+            (digest, Principal(name, fingerprint=digest.hex())) for digest, name in digests
         ]
 
     async def __call__(self, token: str) -> Principal | None:
         """Compare `token` with every known token, so that the time taken reveals nothing."""
-        presented = token_digest(token)
-        found = self._find(presented)
-        return None if found is None else Principal(found, fingerprint=presented.hex())
+        return self._find(token_digest(token))
 
     async def still_good(self, principal: Principal) -> bool:
         """Return whether the token is one of these, and stands for the same principal."""
         digest = principal.fingerprint
         return is_sha256(digest) and self._find(bytes.fromhex(digest)) == principal
 
-    def _find(self, presented: bytes) -> str | None:
-        found: str | None = None
+    def _find(self, presented: bytes) -> Principal | None:
+        found: Principal | None = None
         for digest, principal in self._principals:
             if hmac.compare_digest(digest, presented):
                 found = principal

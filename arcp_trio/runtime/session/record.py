@@ -32,8 +32,7 @@ class Record:
     def __init__(self, store: Store, limits: Limits, row: SessionRow) -> None:
         self.id = row.session_id
         self.principal = row.principal
-        self.client = Principal.remembered(row.principal, row.client)
-        """The principal as it was authenticated last."""
+        self._client = row.client
         self.features = row.features
         self.dialect = row.dialect
         """The name of the dialect that its client speaks."""
@@ -92,6 +91,11 @@ class Record:
 
     # -- resume tokens (§6.3)
 
+    @property
+    def client(self) -> Principal:
+        """The principal as it was authenticated last."""
+        return Principal.remembered(self.principal, self._client)
+
     def holds(self, digest: bytes) -> bool:
         """Whether a token with this digest resumes the session."""
         valid = (self._token_digest, *self._spare_digests)
@@ -116,7 +120,7 @@ class Record:
         self._spare_digests = (used, *since[-(MOST_SPARE_DIGESTS - 1) :])
         self._token_digest = fresh
         self.features = features
-        self.client = client
+        self._client = client.facts
         if dialect is not None:
             self.dialect = dialect
         return self._put_tokens()
@@ -135,7 +139,7 @@ class Record:
                 self._spare_digests,
                 self.features,
                 self.dialect,
-                self.client.facts,
+                self._client,
             )
         )
 

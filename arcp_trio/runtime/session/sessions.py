@@ -91,7 +91,7 @@ class Sessions:
         """Make a session, awake and held for the caller; its client may know once it is stored."""
         row = SessionRow(
             session_id=new_id("sess_"),
-            principal=str(principal),
+            principal=principal.name,
             client=principal.facts,
             features=features,
             dialect=dialect,

@@ -42,8 +42,8 @@ OTHER_CONNECTIONS: Final = 4
 Without one of them it would join, and be taken for dead."""
 
 TROUBLE_SECONDS: Final = 0.5
-"""See `WriteQueue`. A node that takes over cuts the connections of the one before first, which is to
-learn that it is gone before it tells its clients of a store that cannot be used."""
+"""See `WriteQueue`. A node that takes over cuts the connections of the other one before that one is
+gone, and it is to learn so before it tells its clients of a store that cannot be used."""
 
 ROUND_PIECES: Final = 32
 """Pieces of cleaning in a round."""
