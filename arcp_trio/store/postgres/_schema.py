@@ -27,8 +27,8 @@ _TIMES_OF_BEATS: Final = (
 # NULL: the node can open nothing that is sealed, as no node of an earlier version can.
 _PUBLIC_KEYS: Final = ("ALTER TABLE node ADD COLUMN public_key bytea",)
 
-_CLIENTS: Final = (
-    """ALTER TABLE session ADD COLUMN client text COLLATE "C" NOT NULL DEFAULT ''""",
+CLIENTS: Final = (
+    """ALTER TABLE session ADD COLUMN IF NOT EXISTS client text COLLATE "C" NOT NULL DEFAULT ''""",
 )
 
 MIGRATIONS: Final[list[tuple[str, ...]]] = [
@@ -36,7 +36,7 @@ MIGRATIONS: Final[list[tuple[str, ...]]] = [
     _TIMES_OF_BEATS,
     _PUBLIC_KEYS,
     GROWTHS,
-    _CLIENTS,
+    CLIENTS,
 ]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
