@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from arcp_trio.front.serve import serve
     from arcp_trio.proxies.acp.agent import acp_agent
     from arcp_trio.proxies.stdio import stdio_agent
-    from arcp_trio.runtime.access import Authenticator, Policy, StaticTokens
+    from arcp_trio.runtime.access import Authenticator, Policy, Principal, StaticTokens
     from arcp_trio.runtime.clock import Clock, SystemClock
     from arcp_trio.runtime.credentials.credential import Credential
     from arcp_trio.runtime.credentials.provisioner import (
@@ -203,6 +203,7 @@ __all__ = [
     "PermissionDenied",
     "Policy",
     "PostgresStore",
+    "Principal",
     "ProtocolError",
     "Provisioner",
     "Question",
@@ -261,7 +262,7 @@ _NAMES: Final = {
     "front.serve": ("serve",),
     "proxies.acp.agent": ("acp_agent",),
     "proxies.stdio": ("stdio_agent",),
-    "runtime.access": ("Authenticator", "Policy", "StaticTokens"),
+    "runtime.access": ("Authenticator", "Policy", "Principal", "StaticTokens"),
     "runtime.clock": ("Clock", "SystemClock"),
     "runtime.credentials.credential": ("Credential",),
     "runtime.credentials.provisioner": ("CannotRevoke", "CredentialOrder", "Issued", "Provisioner"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 import trio
@@ -59,10 +60,8 @@ def forget_the_token_before(patch: pytest.MonkeyPatch) -> None:
     """Forget a resume token as soon as there is a new one, whether or not that one arrived."""
     rotate = Record.rotate
 
-    def rotate_and_forget(
-        self: Record, used: bytes, fresh: bytes, features: frozenset[str], dialect: str | None
-    ) -> Group:
-        group = rotate(self, used, fresh, features, dialect)
+    def rotate_and_forget(self: Record, **values: Any) -> Group:
+        group = rotate(self, **values)
         self._spare_digests = ()
         return group
 

@@ -18,8 +18,9 @@ except ImportError as error:
     raise ImportError(f"JwtAuth needs PyJWT: {how_to_install('jwt')}", name="jwt") from error
 
 from arcp_trio.authenticators.keyfile import KeyFile
-from arcp_trio.authenticators.keys import ALGORITHMS, SHARED, KeySource, OneKey
+from arcp_trio.authenticators.keys import ALGORITHMS, SHARED, KeySource, OneKey, fingerprint
 from arcp_trio.authenticators.keyurl import KeyUrl
+from arcp_trio.runtime.access import Principal
 
 MOST_TOKEN_CHARS: Final = 16 * 1024
 MOST_PRINCIPAL_CHARS: Final = 255
@@ -27,6 +28,9 @@ MOST_PRINCIPAL_CHARS: Final = 255
 
 # Three parts in Base64 without padding, so that each token has one spelling (RFC 7515 §2).
 _TOKEN: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
+
+_FOREVER: Final = 253_402_300_799.0
+"""The end of the year 9999: integers in JSON have no bound, and floats have."""
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +42,8 @@ class _NotGoodError(Exception):
 class JwtAuth:
     """Accepts JSON Web Tokens of one issuer: signed, for this audience, and not expired.
 
-    The principal is a token's subject. The log says at level info why a token was refused; the
-    client is not told.
+    The principal is a token's subject, until the token expires or its key is no longer the
+    issuer's. The log says at level info why a token was refused; the client is not told.
     """
 
     def __init__(
@@ -81,21 +85,34 @@ class JwtAuth:
         self._leeway = leeway
         self._claim = principal_claim
 
-    async def __call__(self, token: str) -> str | None:
+    async def __call__(self, token: str) -> Principal | None:
         """Return the token's principal, or None if the token is refused.
 
         Raises:
             InternalError: the issuer's keys are not available.
         """
         try:
-            return self._principal(await self._claims(token))
+            return await self._check(token)
         except _NotGoodError as error:
             log.info("signed token refused", extra={"why": str(error)})
         except jwt.PyJWTError as error:
             log.info("signed token refused", extra={"why": _in_words(error)})
         return None
 
-    async def _claims(self, token: str) -> Mapping[str, Any]:
+    async def still_good(self, principal: Principal) -> bool:
+        """Return whether the key of the principal's token is still one of the issuer's.
+
+        Raises:
+            InternalError: the issuer's keys are not available.
+        """
+        algorithm, _, rest = principal.fingerprint.partition(" ")
+        mark, _, key_id = rest.partition(" ")
+        if algorithm not in self._algorithms:
+            return False
+        key = await self._keys.find(algorithm, key_id or None)
+        return key is not None and fingerprint(key) == mark
+
+    async def _check(self, token: str) -> Principal:
         if len(token) > MOST_TOKEN_CHARS or not _TOKEN.fullmatch(token):
             raise _NotGoodError("it does not have the form of a token")
         header = jwt.get_unverified_header(token)
@@ -107,7 +124,7 @@ class JwtAuth:
         key = await self._keys.find(algorithm, key_id)
         if key is None:
             raise _NotGoodError("there is no key with its id for its algorithm")
-        return jwt.decode(
+        claims: Mapping[str, Any] = jwt.decode(
             token,
             key,
             algorithms=[algorithm],
@@ -116,8 +133,13 @@ class JwtAuth:
             leeway=self._leeway,
             options={"require": ["exp", self._claim]},
         )
+        return Principal(
+            self._name(claims),
+            expires_at=min(int(claims["exp"]), _FOREVER) + self._leeway,
+            fingerprint=f"{algorithm} {fingerprint(key)} {key_id or ''}",
+        )
 
-    def _principal(self, claims: Mapping[str, object]) -> str:
+    def _name(self, claims: Mapping[str, object]) -> str:
         principal = claims[self._claim]
         if (
             not isinstance(principal, str)

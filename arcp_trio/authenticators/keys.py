@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 from typing import Final, Protocol, cast
 
 import attrs
@@ -32,9 +33,20 @@ MOST_BYTES: Final = 256 * 1024
 
 _PUBLIC: Final = frozenset({"kty", "crv", "x", "y", "n", "e"})
 
+_FINGERPRINT_DIGITS: Final = 16
+"""Few enough that nobody finds a secret by them, and enough to tell keys apart."""
+
 Key = str | bytes | jwt.PyJWK
 
 log = logging.getLogger(__name__)
+
+
+def fingerprint(key: Key) -> str:
+    """Return a digest by which a key is told from others."""
+    if isinstance(key, jwt.PyJWK):
+        # The public part, in which the order of the members is always the same.
+        key = key.Algorithm.to_jwk(key.key)
+    return sha256(key.encode() if isinstance(key, str) else key).hexdigest()[:_FINGERPRINT_DIGITS]
 
 
 class KeySource(Protocol):

@@ -4,26 +4,150 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+import math
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol, Self, runtime_checkable
 
 import attrs
 import trio
 
 from arcp_trio.authority.ceiling import Ceiling
 from arcp_trio.authority.lease import Lease
+from arcp_trio.runtime.clock import Clock
+from arcp_trio.runtime.wake import Wake
+from arcp_trio.wire.errors import ArcpError, InternalError, Unauthenticated
 from arcp_trio.wire.ids import is_sha256, token_digest
 
 Authenticator = Callable[[str], Awaitable[str | None]]
-"""Takes a bearer token and returns its principal, or None for a token that is not valid."""
+"""Takes a bearer token and returns its principal, or None for a token that is not valid.
+
+A `Principal` also says until when the token is valid. An authenticator that has a method
+`still_good` (see `Rechecks`) is asked again about those it has let in.
+"""
 
 MINUTE_SECONDS: Final = 60.0
 
 MOST_ADDRESSES: Final = 10_000
 """Addresses whose wrong tokens are counted; past it, the one counted longest is forgotten."""
+
+log = logging.getLogger(__name__)
+
+
+class Principal(str):
+    """The name of a principal, and what its authenticator knows of the token that it presented."""
+
+    __slots__ = ("expires_at", "facts", "fingerprint", "name")
+
+    name: str
+    """The name alone."""
+    expires_at: float
+    """In seconds since 1970: when the token stops being valid."""
+    fingerprint: str
+    """What the authenticator knows the token by. It is stored with the session, so no secret."""
+    facts: str
+    """The facts about the token, as `remembered` takes them."""
+
+    def __new__(cls, name: str, *, expires_at: float = math.inf, fingerprint: str = "") -> Self:
+        """Take a name, and the facts about its token."""
+        principal = super().__new__(cls, name)
+        principal.name = name
+        principal.expires_at = expires_at
+        principal.fingerprint = fingerprint
+        principal.facts = f"{expires_at!r} {fingerprint}"
+        return principal
+
+    @classmethod
+    def remembered(cls, name: str, facts: str) -> Self:
+        """Return the principal with this name and these `facts`."""
+        expires_at, _, fingerprint = facts.partition(" ")
+        return cls(name, expires_at=float(expires_at or math.inf), fingerprint=fingerprint)
+
+
+@runtime_checkable
+class Rechecks(Protocol):
+    """An authenticator that can say later whether a token is still good, without the token."""
+
+    async def still_good(self, principal: Principal) -> bool:
+        """Return whether the token that stood for `principal` would be accepted now.
+
+        `principal` is what the authenticator has returned, with the same facts, perhaps at another
+        node or before a restart. Its time is not over.
+        """
+        ...
+
+
+class Authentication:
+    """The authenticator of a runtime, asked about new tokens and about those of its sessions."""
+
+    def __init__(self, authenticator: Authenticator, clock: Clock) -> None:
+        self._authenticator = authenticator
+        later: object = authenticator
+        self._rechecks = later if isinstance(later, Rechecks) else None
+        self._clock = clock
+        self.changed = Wake()
+        """Set when the authenticator may no longer accept what it has accepted."""
+
+    async def principal_of(self, token: str) -> Principal | None:
+        """Return the principal of a token, or None for a token that is not valid.
+
+        Raises:
+            ArcpError: the authenticator's own, or an InternalError if it failed.
+        """
+        with _fence():
+            name = await self._authenticator(token)
+        if not name:
+            return None
+        return name if isinstance(name, Principal) else Principal(name)
+
+    async def is_good(self, principal: Principal) -> bool | None:
+        """Return whether the token of a principal is still good; None if nobody can say.
+
+        Raises:
+            ArcpError: the authenticator cannot say at the moment.
+        """
+        if principal.expires_at <= self._clock.now():
+            return False
+        if self._rechecks is None:
+            return None
+        with _fence():
+            return await self._rechecks.still_good(principal)
+
+    async def require_good(self, principal: Principal, *, presented: bool) -> None:
+        """Refuse a principal whose token is no longer good.
+
+        Args:
+            principal: of a session.
+            presented: its token was accepted a moment ago.
+
+        Raises:
+            ArcpError: it is not, or the authenticator cannot say at the moment.
+        """
+        good = await self.is_good(principal)
+        if good is None and not presented:
+            raise Unauthenticated("a bearer token is required to resume this session")
+        if good is False:
+            raise no_longer_good()
+
+
+def no_longer_good() -> Unauthenticated:
+    """Return the error for a client whose token was good once."""
+    return Unauthenticated("the token is no longer good: present another one")
+
+
+@contextmanager
+def _fence() -> Generator[None]:
+    """Raise an InternalError for whatever an authenticator raises but an ArcpError."""
+    try:
+        yield
+    except ArcpError:
+        raise
+    except Exception:
+        log.exception("authenticator failed")
+        raise InternalError("the token could not be checked") from None
 
 
 class StaticTokens:
@@ -49,15 +173,25 @@ class StaticTokens:
             raise ValueError("tokens and principals must not be blank")
         if not all(map(is_sha256, hashed)):
             raise ValueError("a hashed token must be the 64 hexadecimal digits of its SHA-256")
-        self._principals = [
+        digests = [
             *((bytes.fromhex(digest), principal) for digest, principal in hashed.items()),
             *((token_digest(token), principal) for token, principal in principals.items()),
         ]
+        self._principals = [
+            (digest, Principal(name, fingerprint=digest[:16].hex())) for digest, name in digests
+        ]
 
-    async def __call__(self, token: str) -> str | None:
+    async def __call__(self, token: str) -> Principal | None:
         """Compare `token` with every known token, so that the time taken reveals nothing."""
-        presented = token_digest(token)
-        found: str | None = None
+        return self._find(token_digest(token))
+
+    async def still_good(self, principal: Principal) -> bool:
+        """Return whether the token is one of these, and stands for the same principal."""
+        mark = principal.fingerprint
+        return any(each == principal and each.fingerprint == mark for _, each in self._principals)
+
+    def _find(self, presented: bytes) -> Principal | None:
+        found: Principal | None = None
         for digest, principal in self._principals:
             if hmac.compare_digest(digest, presented):
                 found = principal

@@ -10,7 +10,7 @@ import trio
 
 from arcp_trio.reserved import Reserved
 from arcp_trio.rounds import Rounds
-from arcp_trio.runtime.access import Authenticator, Policy, WrongTokens
+from arcp_trio.runtime.access import Authentication, Policy, WrongTokens
 from arcp_trio.runtime.clock import Clock
 from arcp_trio.runtime.ledger import Ledger
 from arcp_trio.runtime.limits import Limits
@@ -29,7 +29,7 @@ class Core:
 
     name: str
     version: str
-    authenticate: Authenticator
+    authentication: Authentication
     operators: frozenset[str]
     """Principals that may cancel any job."""
     store: Store

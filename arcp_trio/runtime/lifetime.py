@@ -142,6 +142,7 @@ class Lifetime:
         await first_of(core.taken_over.wait, core.store.troubled)
         nursery.start_soon(keep_running, partial(sweep, core, self.jobs, sessions), name="sweep")
         nursery.start_soon(keep_running, sessions.mind_store, name="store trouble")
+        nursery.start_soon(keep_running, sessions.mind_tokens, name="tokens")
         nursery.start_soon(keep_running, sessions.openings.mind, name="handshakes")
         nursery.start_soon(keep_running, leftovers.sweep, core, self._agents, name="files of jobs")
         nursery.start_soon(keep_running, self.attendance.beat, name="heartbeats")

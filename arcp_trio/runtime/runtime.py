@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
-from arcp_trio.runtime.access import Authenticator, Policy
+from arcp_trio.runtime.access import Authentication, Authenticator, Policy
 from arcp_trio.runtime.clock import Clock, StoreClock, SystemClock
 from arcp_trio.runtime.core import Core
 from arcp_trio.runtime.credentials.provisioner import Provisioner
@@ -58,7 +58,7 @@ class Runtime:
         """Make a runtime that keeps everything in `store`, which is memory by default.
 
         Args:
-            auth: takes a bearer token, returns its principal or None.
+            auth: takes a bearer token, returns its principal or None; see `recheck_tokens`.
             name: the name that clients are told.
             operators: principals that may cancel any job.
             policy: what is allowed where the specification leaves it open.
@@ -83,16 +83,17 @@ class Runtime:
         self.limits = (limits or Limits()).within(store.most_bytes)
         if store.shared is not None:
             store.shared.resume_window_seconds = self.limits.resume_window_seconds
+        clock = clock or (SystemClock() if store.shared is None else StoreClock())
         self._core = Core(
             name=name,
             version=__version__,
-            authenticate=auth,
+            authentication=Authentication(auth, clock),
             operators=frozenset(operators),
             store=store,
             limits=self.limits,
             policy=policy,
             reserved=reserved(policy, store),
-            clock=clock or (SystemClock() if store.shared is None else StoreClock()),
+            clock=clock,
             tracer=NoTracer() if tracer is None else FencedTracer(tracer),
             view_tokens=ViewTokens(signing_key or _shared_key(store)),
         )
@@ -109,7 +110,16 @@ class Runtime:
         """Register all agents of a registry."""
         self.agents.add(agents)
 
-    # -- short-lived tokens
+    # -- tokens
+
+    def recheck_tokens(self) -> None:
+        """Have clients go whose tokens the authenticator no longer accepts.
+
+        Their connections end with UNAUTHENTICATED, and their sessions can be resumed only with
+        another token. An authenticator without a method `still_good` cannot say whose tokens these
+        are; then all clients are disconnected, and have to present their tokens to resume.
+        """
+        self._core.authentication.changed.set()
 
     def token_for(self, principal: str, seconds: float, job_id: str | None = None) -> str:
         """Return a token with which one can look at jobs, and do nothing else, for a short time.
@@ -182,6 +192,17 @@ class Runtime:
     def abandoned_threads(self) -> int:
         """How many threads of agents run on although their jobs have ended."""
         return self._lifetime.jobs.threads.abandoned
+
+    def end_waits_for(self) -> str:
+        """Return what keeps the runtime from its end, in words; any thread may ask."""
+        lifetime = self._lifetime
+        if not lifetime.started:
+            return "the start"
+        if jobs := len(lifetime.jobs.live):
+            return f"jobs whose agents do not stop: {jobs}"
+        if connections := len(lifetime.attendance):
+            return f"connections that are not closed yet: {connections}"
+        return "threads that do not stop" if lifetime.over.is_set() else "the store"
 
     def connection_failed(self, reason: str) -> None:
         """Count a connection that failed before it was attended to.

@@ -83,10 +83,12 @@ async def end_connections(
     core: Core, sessions: Sessions, attended: Attendance, farewell: Farewell = FAREWELL
 ) -> None:
     """Have each connection end, after everything its session is owed; wait for that in bounds."""
-    core.farewells_end = trio.current_time() + core.limits.close_seconds
+    # A second shutdown, at the end of the runtime's block, has no time of its own.
+    farewells_end = trio.current_time() + core.limits.close_seconds
+    core.farewells_end = min(core.farewells_end, farewells_end)
     if attended:
         log.info("closing connections", extra={"connections": len(attended)})
-    sessions.say_goodbye(farewell)
-    attended.end_without_session(farewell)
     with trio.CancelScope(deadline=core.farewells_end):
+        attended.end_without_session(farewell)
+        await sessions.say_goodbye(farewell)
         await attended.none_left()

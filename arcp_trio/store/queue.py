@@ -109,6 +109,9 @@ class WriteQueue:
     agents share groups; an event that comes after a pause is stored at once.
     """
 
+    trouble_seconds: float = 0.0
+    """How long a group may be tried again before the store is in trouble."""
+
     def __init__(self) -> None:
         self.trouble: str | None = None
         """Why nothing can be stored now; None while the writer succeeds."""
@@ -258,11 +261,12 @@ class WriteQueue:
             try:
                 group.refused = await commit(group.writes) or frozenset()
             except StoreError as error:
-                self._begin_trouble(error)
-                if self.disk_full:
-                    group.note_try()
-                    self._filling.note_try()
-                self._call_before_group()
+                if trio.current_time() - self._storing_since >= self.trouble_seconds:
+                    self._begin_trouble(error)
+                    if self.disk_full:
+                        group.note_try()
+                        self._filling.note_try()
+                    self._call_before_group()
                 await trio.sleep(pause)
                 pause = min(2 * pause, LAST_RETRY_SECONDS)
             else:

@@ -160,6 +160,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
 
     session_id: str
     principal: str
+    client: str = ""
+    """What is known of the token with which the principal was authenticated last."""
     features: frozenset[str]
     dialect: str
     token_digest: bytes

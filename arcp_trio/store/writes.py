@@ -61,6 +61,8 @@ class RotateToken(msgspec.Struct, eq=False):
     spare_digests: tuple[bytes, ...]
     features: frozenset[str]
     dialect: str
+    client: str = ""
+    """See `SessionRow`."""
 
 
 class MoveFloor(msgspec.Struct, eq=False):

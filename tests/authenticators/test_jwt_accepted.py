@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import jwt
 import pytest
 import trio
+from trio.testing import MockClock
 
 import arcp_trio
-from arcp_trio import Runtime
-from arcp_trio.testing import open_peers
+from arcp_trio import JwtAuth, Runtime
+from arcp_trio.testing import TrioClock, open_peers
 from tests.authenticators.issuer import (
     AUDIENCE,
     SECRET,
     claims,
     es256_auth,
+    jwk,
+    key_set,
     public_pem,
     sign,
     sign_anything,
 )
+from tests.reading import refusal
 
 ASYMMETRIC = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"]
 ASYMMETRIC += ["ES256", "ES384", "ES512", "EdDSA"]
@@ -101,3 +106,39 @@ async def test_a_good_token_opens_a_session_of_its_principal(
             await peer.send("session.list_jobs", {})
             jobs = (await peer.expect("session.jobs"))["payload"]["jobs"]
             assert [job["job_id"] for job in jobs] == expected
+
+
+async def test_a_session_lasts_as_long_as_its_token(autojump_clock: MockClock) -> None:
+    """At `exp` plus the leeway a session ends, unless its client brings a later token."""
+    runtime = Runtime(auth=es256_auth(leeway=20), clock=TrioClock())
+    now = int(time.time())
+    async with runtime, open_peers(runtime) as peers:
+        began = trio.current_time()
+        peer = await peers.connect()
+        await peer.hello(token=sign(exp=now + 100))
+        assert (await refusal(peer))["code"] == "UNAUTHENTICATED"
+        assert trio.current_time() - began == pytest.approx(120, abs=10)
+        alone = await peers.connect()
+        await alone.send("session.resume", peer.resume_from())
+        assert (await refusal(alone))["code"] == "UNAUTHENTICATED"
+        again = await peers.connect()
+        await again.hello(token=sign(exp=now + 400), resume=peer.resume_from())
+        assert again.session_id == peer.session_id
+        assert (await refusal(again))["code"] == "UNAUTHENTICATED"
+        assert trio.current_time() - began == pytest.approx(420, abs=10)
+
+
+async def test_a_token_is_good_as_long_as_its_key_is(file: Path) -> None:
+    """A key that is no longer in the set, or is another one by now, vouches for nobody."""
+    await trio.Path(file).write_bytes(key_set(jwk("ES256"), jwk("ES256", "second")))
+    check = JwtAuth(jwks=file, algorithms=["ES256"], audience=AUDIENCE)
+    first, second = await check(sign(kid="first")), await check(sign(name="second", kid="second"))
+    assert first is not None
+    assert second is not None
+    assert await check.still_good(first)
+    await trio.Path(file).write_bytes(
+        key_set(jwk("ES256", "second"), jwk("ES256", "third", kid="first"))
+    )
+    assert not await check.still_good(first)
+    assert await check.still_good(second)
+    assert not await es256_auth(key=public_pem("ES256", "third")).still_good(second)

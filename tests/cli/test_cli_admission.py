@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 from arcp_trio.cli.errors import CommandError
@@ -82,9 +84,35 @@ async def test_given_tokens_and_signed_ones_go_together(
             jwt_audience=AUDIENCE,
         )
     )
-    assert await admission("plain") == "carol"
-    assert await admission(sign(kid="first")) == "alice"
+    carol, alice = await admission("plain"), await admission(sign(kid="first"))
+    assert (carol, alice) == ("carol", "alice")
+    assert carol is not None
+    assert alice is not None
     assert await admission("other") is None
+    assert await admission.still_good(carol)
+    assert await admission.still_good(alice)
+
+
+async def test_a_signed_token_is_for_nobody_with_a_static_one(
+    keys: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The issuer cannot sign for a principal that has a token of `serve`, or gets one later."""
+    monkeypatch.delenv("ARCP_TOKENS", raising=False)
+    caplog.set_level(logging.INFO)
+    options = ServeOptions(
+        token=("alice=plain",),
+        jwt_keys=str(keys),
+        jwt_algorithm=("ES256",),
+        jwt_audience=AUDIENCE,
+    )
+    admission = Admission(options)
+    assert await admission(sign(kid="first")) is None
+    assert "has a static token" in str(caplog.records[-1].__dict__["why"])
+    bob = await admission(sign(kid="first", sub="bob"))
+    assert bob == "bob"
+    assert bob is not None
+    admission.gather_again(attrs.evolve(options, token=("bob=plain",)))
+    assert not await admission.still_good(bob)
 
 
 @pytest.mark.parametrize(

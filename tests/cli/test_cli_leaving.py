@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -35,6 +36,7 @@ def test_no_agent_holds_the_end_up(start: Starter, agent: str) -> None:
         code, _, err = served.end()
     assert time.monotonic() - asked < END_SECONDS
     assert code == 0
+    assert "do not stop" in err
     assert "leaving without it" in err
 
 
@@ -50,7 +52,33 @@ def test_after_the_drain_no_agent_holds_the_end_up(start: Starter, agent: str) -
         code, _, err = served.end()
     assert 0.5 <= time.monotonic() - asked < 0.5 + END_SECONDS
     assert code == 0
+    assert "do not stop" in err
     assert "leaving without it" in err
+
+
+def test_connections_may_take_too_long(start: Starter, tmp_path: Path) -> None:
+    """What is not over in time is named: on a busy machine these are connections, and no agents."""
+    config = tmp_path / "serve.toml"
+    config.write_text("[limits]\nclose_seconds = 60\n", encoding="utf-8")
+    served = serve_mine(start, f"--config={config}")
+    port = int(served.url().rpartition(":")[2].partition("/")[0])
+    with socket.create_connection(("127.0.0.1", port)) as silent:
+        silent.sendall(UPGRADE)
+        assert b" 101 " in silent.recv(4096)
+        served.send_signal(signal.SIGTERM)
+        code, _, err = served.end()
+    assert code == 0
+    assert "connections that are not closed yet: 1; leaving without it" in err
+
+
+UPGRADE = b"""GET /arcp HTTP/1.1\r
+Host: 127.0.0.1\r
+Upgrade: websocket\r
+Connection: Upgrade\r
+Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r
+Sec-WebSocket-Version: 13\r
+\r
+"""
 
 
 def test_an_agent_that_reads_the_keyboard(tmp_path: Path) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import ssl
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+import trio
 import trustme
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+import arcp_trio
 from arcp_trio.cli.serve.reloading import Terminal, reload_at
 from tests.cli.processes import Peer, Serve, Starter, peer
 
@@ -67,20 +72,73 @@ def assert_serves(session: Peer) -> None:
     assert session.run("echo", 1)[-1]["payload"]["result"] == {"echo": 1}
 
 
-def test_tokens_come_and_go_while_sessions_stay(start: Starter, tokens: Path) -> None:
-    """A new token is accepted, a removed one refused, and open sessions go on."""
+def ended(session: Peer) -> tuple[str, int]:
+    """Receive up to the close of a connection; return the last frame's code, and the close's."""
+    last = session.receive()
+    with pytest.raises(ConnectionClosed) as closed:
+        session.receive()
+    assert closed.value.rcvd is not None
+    return str(last["payload"]["code"]), closed.value.rcvd.code
+
+
+def resume_alone(url: str, session: Peer) -> str:
+    """Resume a session by its resume token alone; return the type of the answer, or its code."""
+    with connect(url, compression=None) as socket:
+        frame = {"arcp": "1.1", "id": "r", "type": "session.resume"}
+        socket.send(json.dumps(frame | {"payload": session.resume_from(0)}))
+        said = json.loads(socket.recv(timeout=10))
+        return str(said["payload"].get("code", said["type"]))
+
+
+def test_sessions_go_with_their_tokens(start: Starter, tokens: Path) -> None:
+    """A removed token ends its sessions at once, and opens and resumes none; others go on."""
     served, url = serve(start, f"--token-file={tokens}", "--token=carol=c")
-    with peer(url, "a") as session:
+    with peer(url, "a") as session, peer(url, "c") as other:
         tokens.write_text(f"bob=sha256:{hashlib.sha256(b'b').hexdigest()}\n", encoding="utf-8")
         assert answer(url, "b") == "UNAUTHENTICATED"
         hang_up(served)
-        assert_serves(session)
+        began = time.monotonic()
+        assert ended(session) == ("UNAUTHENTICATED", 1008)
+        assert time.monotonic() - began < 1
         assert answer(url, "a") == "UNAUTHENTICATED"
         assert answer(url, "b") == "session.welcome"
         assert answer(url, "c") == "session.welcome"
         with peer(url, "a", session.resume_from(0)) as again:
             assert again.answer["payload"]["code"] == "UNAUTHENTICATED"
-        assert_serves(session)
+        assert resume_alone(url, session) == "UNAUTHENTICATED"
+        assert_serves(other)
+        # The principal is one again: its session was only left alone.
+        tokens.write_text("alice=a\n", encoding="utf-8")
+        hang_up(served)
+        assert resume_alone(url, session) == "session.welcome"
+
+
+def test_a_restart_without_a_token_ends_its_sessions(start: Starter, tokens: Path) -> None:
+    """After a restart a session is resumed only if its token is still one of the tokens."""
+    arguments = ("serve", "--port=0", f"--data={tokens.parent / 'data'}", f"--token-file={tokens}")
+    served = start(*arguments, "--token=carol=c")
+    url = served.url()
+    with peer(url, "a") as session, peer(url, "c") as other:
+        pass
+    served.send_signal(signal.SIGTERM)
+    assert served.process.wait(timeout=10) == 0
+    tokens.write_text("alice=another\n", encoding="utf-8")
+    url = start(*arguments, "--token=carol=c").url()
+    assert resume_alone(url, session) == "UNAUTHENTICATED"
+    assert resume_alone(url, other) == "session.welcome"
+    with peer(url, "another", session.resume_from(0)) as again:
+        assert_serves(again)
+
+
+async def test_a_client_learns_that_its_token_was_removed(start: Starter, tokens: Path) -> None:
+    """The library raises Unauthenticated from what waits, and does not try again."""
+    served, url = serve(start, f"--token-file={tokens}")
+    async with arcp_trio.connect(url, token="a") as client:
+        job = await client.submit("sleeper", {"seconds": 60})
+        await trio.Path(tokens).write_text("bob=b\n", encoding="utf-8")
+        await trio.to_thread.run_sync(hang_up, served)
+        with trio.fail_after(5), pytest.raises(arcp_trio.Unauthenticated, match="no longer good"):
+            await job.result()
 
 
 @pytest.mark.logs_error("reload failed what=first")

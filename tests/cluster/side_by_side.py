@@ -9,7 +9,17 @@ from typing import Final
 import psycopg
 import trio
 
-from arcp_trio import Agents, JobContext, Json, Limits, Policy, PostgresStore, Provisioner, Runtime
+from arcp_trio import (
+    Agents,
+    Authenticator,
+    JobContext,
+    Json,
+    Limits,
+    Policy,
+    PostgresStore,
+    Provisioner,
+    Runtime,
+)
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import Peer, PeerFactory, WireRecorder, open_peers
 from arcp_trio.testing.frames import Frame
@@ -49,6 +59,7 @@ class NodeHere:
         self.runtime = runtime
         self.store = store
         self.connect = peers.connect
+        self.recorder = peers.recorder
         self.runs = 0
         """How often its agent `echo` was called."""
         self.may_delegate = trio.Semaphore(0)
@@ -82,11 +93,12 @@ def runtime_over(
     policy: Policy | None = None,
     provisioner: Provisioner | None = None,
     operators: Iterable[str] = ("operator",),
+    auth: Authenticator = TOKENS,
 ) -> tuple[Runtime, PostgresStore]:
     """Return the runtime of a node, with these agents, too, and its store."""
     store = PostgresStore(database, node=name)
     runtime = Runtime(
-        auth=TOKENS,
+        auth=auth,
         store=store,
         limits=limits,
         policy=policy,

@@ -83,7 +83,7 @@ async def test_a_client_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.logs_error("store in trouble")
 async def test_a_node_starts_while_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that starts waits for a database that goes away for longer than reads are tried."""
-    monkeypatch.setattr(reader, "RETRY_SECONDS", 1)
+    monkeypatch.setattr(reader, "RETRY_SECONDS", 2)
     with trio.fail_after(100), own_server() as server:
         server.start()
         await trio.to_thread.run_sync(make_schema, server.url(), None)

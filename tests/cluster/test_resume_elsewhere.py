@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import trio
 
-from arcp_trio import InternalError, ResumeWindowExpired
+from arcp_trio import InternalError, ResumeWindowExpired, StaticTokens
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.transport import TransportClosed
 from tests.cluster.counting import counted, counting_nodes, read
-from tests.cluster.side_by_side import NodeHere
+from tests.cluster.side_by_side import NodeHere, clients_of, runtime_over
 from tests.inside import awake_sessions
 from tests.metrics import scrape
-from tests.reading import close_code
+from tests.reading import close_code, refusal
 from tests.stage import BOB
 
 pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
@@ -69,6 +69,32 @@ async def test_a_session_that_another_node_has_awake(database: str) -> None:
         seen += await read(again, job)
         assert counted(seen, job) == list(range(60))
         assert not awake_sessions(here.runtime)
+
+
+async def test_each_node_asks_its_own_authenticator(database: str) -> None:
+    """A resume elsewhere needs a token that is good there, and leaves the session alone if not."""
+    async with counting_nodes(database, 1) as (here,):
+        stranger, store = runtime_over(database, "n1", auth=StaticTokens({BOB: "bob"}))
+        ally, its_store = runtime_over(database, "n2", auth=StaticTokens({"new": "alice"}))
+        async with (
+            stranger,
+            ally,
+            clients_of(stranger, store, here.recorder) as there,
+            clients_of(ally, its_store, here.recorder) as elsewhere,
+        ):
+            peer = await here.welcomed()
+            job = (await peer.submit("count", [60, 0.005]))["job_id"]
+            for node in (there, elsewhere):
+                alone = await node.connect()
+                await alone.send("session.resume", peer.resume_from())
+                assert (await refusal(alone))["code"] == "UNAUTHENTICATED"
+            seen = await read(peer, job, 10)
+            again = await elsewhere.welcomed("new", resume=peer.resume_from())
+            seen += await read(again, job)
+            assert counted(seen, job) == list(range(60))
+            back = await here.connect()
+            await back.send("session.resume", again.resume_from())
+            assert (await refusal(back))["code"] == "UNAUTHENTICATED"
 
 
 async def test_a_session_that_comes_back(database: str) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit, urlunsplit
 
+import psycopg
 import pytest
 import trio
 
 from arcp_trio import Agents, Fenced, JobContext, Limits, PostgresStore, Runtime
+from arcp_trio.store.postgres import _schema
 from arcp_trio.store.postgres.administering import make_schema
 from arcp_trio.testing import WireRecorder
 from tests.cluster.side_by_side import NodeHere, clients_of, runtime_over
@@ -117,3 +121,44 @@ async def test_its_durable_job_goes_on(database: str, monkeypatch: pytest.Monkey
             message = "the job goes on at another node"
             assert event["body"] == {"phase": "resumed", "message": message, "run": 2}
             await over.wait()
+
+
+def execute(url: str, *statements: str) -> None:
+    """Execute statements as the owner."""
+    with psycopg.connect(url, autocommit=True) as db:
+        for statement in statements:
+            db.execute(statement.encode())
+
+
+@pytest.mark.logs_error("node is gone, others go on")
+async def test_it_says_why_it_gives_no_signs_of_life(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What keeps a node from beating is in the log, and is the reason for which it ends."""
+    await trio.to_thread.run_sync(make_schema, database, None)
+    role = f"node_{uuid.uuid4().hex}"
+    execute(database, f"CREATE ROLE {role} LOGIN")
+    with psycopg.connect(database, autocommit=True) as db:
+        _schema.grant(db, "arcp", role)
+    parts = urlsplit(database)
+    its_url = urlunsplit(parts._replace(netloc=f"{role}@{parts.netloc.rpartition('@')[2]}"))
+    silent, its_store = runtime_over(its_url, "n0", limits=QUICK)
+    other, _ = runtime_over(database, "n1", limits=QUICK)
+    try:
+        async with until_fenced(silent, its_store, WireRecorder()) as (_, over), other:
+            execute(
+                database,
+                f"ALTER ROLE {role} CONNECTION LIMIT 0",
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                f" WHERE usename = '{role}' AND query LIKE '%beats%'",
+            )
+            while "node is dead, and adopted" not in caplog.messages:  # noqa: ASYNC110
+                await trio.sleep(0.05)
+            its_store.doubt()
+            await over.wait()
+    finally:
+        execute(database, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+    logged = [record for record in caplog.records if "error" in record.__dict__]
+    why = {record.getMessage(): str(record.__dict__["error"]) for record in logged}
+    assert "no connection left" in why["no sign of life given, others may take this node for dead"]
+    assert "no sign of life: the server has no connection left" in why["node is gone, others go on"]

@@ -34,7 +34,6 @@ def have_rows_locked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SharedParking, "_take", take_late)
 
 
-@pytest.mark.logs_error("session cannot be opened")
 async def test_a_theft_that_succeeds_after_it_was_given_up(
     monkeypatch: pytest.MonkeyPatch, database: str
 ) -> None:

@@ -50,7 +50,6 @@ async def test_every_commit_may_fail(
     assert n > 20
 
 
-@pytest.mark.logs_error("")
 @pytest.mark.parametrize("seconds", [0, 0.4, 7])
 async def test_every_read_may_fail(seconds: float, autojump_clock: MockClock) -> None:
     """At each of them in turn, once or for a while: the story goes on to the same end."""

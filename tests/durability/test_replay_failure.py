@@ -13,7 +13,6 @@ from tests.reading import close_code
 from tests.sessions.support import open_stage
 
 
-@pytest.mark.logs_error("replay failed")
 @pytest.mark.spec("12-7")
 async def test_a_replay_that_cannot_be_read_ends_in_an_error(autojump_clock: MockClock) -> None:
     """The client gets INTERNAL_ERROR, is closed with 1011, and can resume later."""

@@ -103,19 +103,19 @@ def world_over(
 
 # -- while it runs
 
+LOUD = pytest.mark.logs_error("store in trouble")
 
-@pytest.mark.logs_error("")
+
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize(
     ("counts", "seconds", "applied"),
     [
-        (writing, 0, False),
-        (write_committed, 0, True),
-        (write_committed, 7, False),
-        (reading, 0, False),
-        (read_begun, 7, False),
+        pytest.param(writing, 0, False, marks=LOUD, id="writing"),
+        pytest.param(write_committed, 0, True, marks=LOUD, id="commit not answered"),
+        pytest.param(write_committed, 7, False, marks=LOUD, id="writing for long"),
+        pytest.param(reading, 0, False, id="reading"),
+        pytest.param(read_begun, 7, False, id="reading for long"),
     ],
-    ids=["writing", "commit not answered", "writing for long", "reading", "reading for long"],
 )
 async def test_every_statement_may_fail(
     counts: Callable[[Statement], bool],

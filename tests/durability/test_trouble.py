@@ -161,11 +161,10 @@ async def test_sessions_that_are_not_stored_are_bounded(autojump_clock: MockCloc
         await (await peers.connect()).hello()
 
 
-@pytest.mark.logs_error("submit failed")
-async def test_a_key_that_cannot_be_looked_up_lets_no_job_through(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+async def test_what_cannot_be_looked_up_is_the_stores_fault(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A submit whose key cannot be looked up gets INTERNAL_ERROR, and takes no effect."""
+    """A submit whose key cannot be looked up, and any request, is told so, and takes no effect."""
     store = MemoryStore()
     runtime = make_runtime(agents, store=store)
     async with runtime, open_peers(runtime) as peers:
@@ -178,9 +177,14 @@ async def test_a_key_that_cannot_be_looked_up_lets_no_job_through(
 
         with monkeypatch.context() as patch:
             patch.setattr(store, "key", fail)
-            with pytest.raises(InternalError) as refused:
+            patch.setattr(store, "owner", fail)
+            with pytest.raises(InternalError, match="store cannot be used") as refused:
                 await peer.submit("ticker", {"n": 1}, idempotency_key="k")
+            asked = await peer.send("job.subscribe", {"job_id": "job_x"})
+            with pytest.raises(InternalError, match="store cannot be used"):
+                await peer.answer("job.subscribed", asked)
         assert refused.value.retryable
+        assert not any(record.exc_info for record in caplog.records)
         assert not store._tables.journals
         accepted = await peer.submit("ticker", {"n": 1}, idempotency_key="k")
         await peer.until_terminal(accepted["job_id"])

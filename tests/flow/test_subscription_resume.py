@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from arcp_trio import MemoryStore, PostgresStore
+from arcp_trio import MemoryStore, Policy, PostgresStore
 from arcp_trio.store.interface import Store
 from arcp_trio.store.sqlite import SqliteStore
+from arcp_trio.testing.peer import TEST_TOKEN
 from tests.durability.stores import crash
 from tests.flow.observing import Scene, open_scene, said, settled, subscribe, watched
 from tests.reading import numbers, until_end
+from tests.stage import BOB
 from tests.store import databases
 
 # -- drop and resume
@@ -89,6 +91,48 @@ async def test_a_subscription_ends_after_a_resume(scene: Scene) -> None:
     assert said([await third.receive()]) == ["2"]
 
 
+# -- rights
+
+
+@pytest.fixture
+def observers() -> set[str]:
+    """The principals that may observe everybody's jobs at the moment."""
+    return {"bob"}
+
+
+@pytest.fixture
+def policy(observers: set[str]) -> Policy:
+    """Let these observe."""
+    return Policy(observers=observers)
+
+
+async def test_a_subscription_ends_with_the_right_to_it(scene: Scene, observers: set[str]) -> None:
+    """Who may no longer observe a job is told so at the resume, once, and gets no more of it."""
+    owner, watcher, bob = [await scene.welcomed(token=token) for token in (TEST_TOKEN, BOB, BOB)]
+    job_id = (await owner.submit("teller"))["job_id"]
+    own = (await bob.submit("teller"))["job_id"]
+    for each in (job_id, own):
+        await subscribe(watcher, each)
+    for each in (job_id, own):
+        await scene.say(each)
+    assert said([await watcher.receive() for _ in range(2)]) == ["0", "0"]
+    await watcher.drop()
+    await scene.say(job_id)
+    observers.clear()
+    again = await scene.welcomed(token=BOB, resume=watcher.resume_from())
+    refused = await again.receive()
+    assert (refused["type"], refused["payload"]["code"]) == ("session.error", "JOB_NOT_FOUND")
+    assert refused["payload"]["job_id"] == job_id
+    await scene.say(job_id)
+    await scene.say(own)
+    assert (await again.receive())["job_id"] == own
+    assert await watched(scene, again) == {own: 2}
+    await again.drop()
+    third = await scene.welcomed(token=BOB, resume=again.resume_from())
+    await scene.say(job_id)
+    assert not said(await settled(third))
+
+
 # -- restart
 
 
@@ -104,6 +148,20 @@ def successor(store: Store, folder: Path) -> Generator[Store]:
         assert isinstance(store, SqliteStore)
         shutil.copytree(store.path.parent, folder)
         yield SqliteStore(folder / store.path.name, synchronous="OFF")
+
+
+async def test_another_runtime_has_a_policy_of_its_own(scene: Scene, tmp_path: Path) -> None:
+    """After a restart without its right, an observer does not even get the end of the job."""
+    owner, watcher = await scene.welcomed(), await scene.welcomed(token=BOB)
+    job_id = (await owner.submit("teller"))["job_id"]
+    await subscribe(watcher, job_id)
+    await watched(scene, watcher)
+    with successor(scene.store, tmp_path / "copy") as store:
+        async with open_scene(store, recorder=scene.recorder) as later:
+            again = await later.welcomed(token=BOB, resume=watcher.resume_from())
+            _, refused = await settled(again)
+            assert refused["payload"]["code"] == "JOB_NOT_FOUND"
+            assert not await watched(later, again)
 
 
 async def test_a_subscription_outlives_the_runtime(scene: Scene, tmp_path: Path) -> None:

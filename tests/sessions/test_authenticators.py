@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import time
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import StaticTokens
+from arcp_trio import Authenticator, Principal, StaticTokens
+from arcp_trio.testing import Peer
 from arcp_trio.testing.peer import TEST_TOKEN
 from arcp_trio.wire.errors import JobNotFound, PermissionDenied
-from tests.reading import refusal
-from tests.sessions.support import note_comparisons, open_stage
+from tests.reading import close_code, refusal
+from tests.sessions.support import Stage, note_comparisons, open_stage
 from tests.stage import hello_payload
 
 
@@ -159,3 +161,123 @@ async def test_static_tokens_are_all_compared_in_constant_time(
         await tokens(presented)
         assert len(compared) == 5
         assert {len(side) for pair in compared for side in pair} == {32}
+
+
+# -- tokens that are no longer good
+
+
+class Changing:
+    """An authenticator whose tokens change: one that can say what is still good."""
+
+    def __init__(self, tokens: dict[str, str]) -> None:
+        self.now = StaticTokens(tokens)
+
+    async def __call__(self, token: str) -> str | None:
+        """Ask the tokens that there are now."""
+        return await self.now(token)
+
+    async def still_good(self, principal: Principal) -> bool:
+        """Ask the tokens that there are now."""
+        return await self.now.still_good(principal)
+
+
+async def resume_alone(stage: Stage, gone: Peer) -> Peer:
+    """Connect, and resume a client's session by its resume token alone."""
+    peer = await stage.connect()
+    await peer.send("session.resume", gone.resume_from())
+    return peer
+
+
+async def refused_alone(stage: Stage, gone: Peer) -> str:
+    """Return the code with which a resume by the resume token alone is refused."""
+    return str((await refusal(await resume_alone(stage, gone)))["code"])
+
+
+@pytest.mark.spec("12-6")
+async def test_sessions_end_with_their_tokens(autojump_clock: MockClock) -> None:
+    """Connections whose token is no longer good end; their sessions take another token."""
+    auth = Changing({"old": "alice", "bob": "bob"})
+    async with open_stage(auth=auth) as stage:
+        parked, live = await stage.welcomed(token="old"), await stage.welcomed(token="old")
+        other = await stage.welcomed(token="bob")
+        await parked.drop()
+        auth.now = StaticTokens({"new": "alice", "bob": "bob"})
+        stage.runtime.recheck_tokens()
+        assert (await refusal(live))["code"] == "UNAUTHENTICATED"
+        for gone in (parked, live):
+            assert await refused_alone(stage, gone) == "UNAUTHENTICATED"
+            again = await stage.welcomed(token="new", resume=gone.resume_from())
+            assert again.session_id == gone.session_id
+            await again.drop()
+            assert (await (await resume_alone(stage, again)).receive())["type"] == "session.welcome"
+        assert (await stage.refused(other.resume_from(), token="new"))["code"] != "UNAUTHENTICATED"
+        await other.submit("sleeper", 0)
+
+
+async def test_a_token_of_another_principal_is_not_the_sessions(autojump_clock: MockClock) -> None:
+    """A token that goes to somebody else ends the sessions that it has opened."""
+    auth = Changing({"token": "alice"})
+    async with open_stage(auth=auth) as stage:
+        peer = await stage.welcomed(token="token")
+        auth.now = StaticTokens({"token": "bob"})
+        stage.runtime.recheck_tokens()
+        assert (await refusal(peer))["code"] == "UNAUTHENTICATED"
+        assert await refused_alone(stage, peer) == "UNAUTHENTICATED"
+
+
+async def test_who_cannot_be_asked_about_presents_the_token_again(
+    autojump_clock: MockClock,
+) -> None:
+    """A plain function is asked with the token itself: at each resume, and after each recheck."""
+    known = {"a": "alice", "b": "bob"}
+
+    async def plain(token: str) -> str | None:
+        return known.get(token)
+
+    async with open_stage(auth=plain) as stage:
+        ann = await stage.welcomed(token="a", features=())
+        ben = await stage.welcomed(token="b", features=())
+        del known["a"]
+        await trio.sleep(1000)
+        await ann.submit("sleeper", 0)
+        stage.runtime.recheck_tokens()
+        assert await close_code(ann) == await close_code(ben) == 1012
+        assert await refused_alone(stage, ben) == "UNAUTHENTICATED"
+        assert (await stage.refused(ann.resume_from(), token="a"))["code"] == "UNAUTHENTICATED"
+        assert (await stage.welcomed(token="b", resume=ben.resume_from())).session_id
+
+
+async def test_a_session_ends_when_its_token_expires(autojump_clock: MockClock) -> None:
+    """At its time a connection ends, and a resume takes a token that is good for longer."""
+    now = time.time()
+
+    async def timed(token: str) -> Principal:
+        return Principal("alice", expires_at=now + float(token))
+
+    async with open_stage(auth=timed) as stage:
+        began = trio.current_time()
+        peer = await stage.welcomed(token="100")
+        assert (await refusal(peer))["code"] == "UNAUTHENTICATED"
+        assert trio.current_time() - began == pytest.approx(100, abs=10)
+        assert await refused_alone(stage, peer) == "UNAUTHENTICATED"
+        again = await stage.welcomed(token="400", resume=peer.resume_from())
+        assert again.session_id == peer.session_id
+        assert (await refusal(again))["code"] == "UNAUTHENTICATED"
+        assert trio.current_time() - began == pytest.approx(400, abs=10)
+
+
+@pytest.mark.logs_error("authenticator failed")
+async def test_an_authenticator_that_fails_ends_no_session(autojump_clock: MockClock) -> None:
+    """While the authenticator cannot say, connections go on and a resume may be tried again."""
+
+    class Failing(Changing):
+        async def still_good(self, principal: Principal) -> bool:
+            raise OSError("secret")
+
+    auth: Authenticator = Failing({"a": "alice"})
+    async with open_stage(auth=auth) as stage:
+        peer = await stage.welcomed(token="a")
+        stage.runtime.recheck_tokens()
+        await peer.submit("sleeper", 0)
+        await peer.drop()
+        assert await refused_alone(stage, peer) == "INTERNAL_ERROR"

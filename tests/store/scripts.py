@@ -112,7 +112,9 @@ class Script:
         digests = [f"{plan.name}.{n}".encode() for n in range(plan.tokens - 1, plan.tokens + 1)]
         plan.tokens += 1
         features = frozenset({"ack", f"f{plan.tokens}"})
-        self.writes.append(RotateToken(plan.name, digests[1], (digests[0],), features, "standard"))
+        self.writes.append(
+            RotateToken(plan.name, digests[1], (digests[0],), features, "standard", "inf mark")
+        )
 
     def _floor(self) -> None:
         plan = self._session()

@@ -13,10 +13,11 @@ import pytest
 import trio
 
 from arcp_trio import Limits
+from arcp_trio.runtime.workers import control
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.json import Json
-from tests.processes import children_are
+from tests.processes import children_are, gone
 from tests.workers.support import GRACE, PATIENT, end_of, open_with_workers, run
 from tests.workers.waiting_agents import MANY
 
@@ -156,6 +157,22 @@ async def test_the_end_of_the_zygote_leaves_no_place_taken(tmp_path: Path) -> No
         while "result" not in (await run(peer, "about")):  # noqa: ASYNC110 - jobs are refused
             await trio.sleep(0.1)
         await left_in_order(peer, await zygote_of(peer), 1)
+
+
+@pytest.mark.logs_error("worker processes lost .*the zygote gives no answer")
+async def test_a_zygote_that_stands_still_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that need it wait for no longer than it may take to answer; later ones have another."""
+    async with open_with_workers(1) as peer:
+        stopped = await zygote_of(peer)
+        monkeypatch.setattr(control, "ANSWER_SECONDS", 2.0)
+        os.kill(stopped, signal.SIGSTOP)
+        ends = [await run(peer, "about") for _ in range(8)]
+        while "result" not in ends[-1]:
+            await trio.sleep(0.1)
+            ends.append(await run(peer, "about"))
+        assert {end["code"] for end in ends if "result" not in end} <= {"INTERNAL_ERROR"}
+        assert ends[-1]["result"]["parent"] != stopped
+        await gone([stopped])
 
 
 @pytest.mark.parametrize("agent", ["talker", "asyncio-sleeper", "trio-sleeper"])

@@ -6,18 +6,27 @@ import logging
 import os
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from arcp_trio.cli.errors import CommandError, reason
 from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.cli.serve.tokens import LOCAL, Tokens, gather, given_tokens, make_token
 from arcp_trio.plainfile import read_plain
-from arcp_trio.runtime.access import Authenticator, StaticTokens
+from arcp_trio.runtime.access import Principal, StaticTokens
+
+if TYPE_CHECKING:
+    from arcp_trio.authenticators.jwt import JwtAuth
+
+_TAKEN: Final = "its principal has a static token; rename one of the two"
 
 log = logging.getLogger(__name__)
 
 
 class Admission:
-    """An authenticator whose tokens can be gathered again while it is in use."""
+    """An authenticator whose tokens can be gathered again while it is in use.
+
+    A principal that has a token of `serve` is nobody else: a signed token for it is refused.
+    """
 
     def __init__(self, options: ServeOptions) -> None:
         """Take the tokens that are given; write nothing to the disk.
@@ -30,12 +39,21 @@ class Admission:
         self._lacks_token = given is None
         self._use(given or Tokens(principals={}))
 
-    async def __call__(self, token: str) -> str | None:
+    async def __call__(self, token: str) -> Principal | None:
         """Return the principal of a token, or None if the token is not accepted."""
         principal = await self._static(token)
         if principal is None and self._signed is not None:
             principal = await self._signed(token)
+            if principal in self._named:
+                log.info("signed token refused", extra={"why": _TAKEN})
+                return None
         return principal
+
+    async def still_good(self, principal: Principal) -> bool:
+        """Return whether the principal's token would be accepted now."""
+        if principal in self._named or self._signed is None:
+            return await self._static.still_good(principal)
+        return await self._signed.still_good(principal)
 
     def complete(self, options: ServeOptions) -> None:
         """Make a token if none is given.
@@ -47,7 +65,7 @@ class Admission:
             self._use(make_token(options))
 
     def gather_again(self, options: ServeOptions) -> None:
-        """Accept the tokens that there are now, and no others, in the sessions to come.
+        """Accept the tokens that there are now, and no others.
 
         Raises:
             CommandError: they cannot be read; the tokens before are still accepted.
@@ -72,9 +90,10 @@ class Admission:
         self.made = tokens.made
         self._short = tokens.short
         self._static = StaticTokens(hashed=tokens.principals)
+        self._named = frozenset(tokens.principals.values())
 
 
-def _signed(options: ServeOptions) -> Authenticator | None:
+def _signed(options: ServeOptions) -> JwtAuth | None:
     keys = options.jwt_keys
     if keys is None:
         if options.jwt_algorithm or options.jwt_audience or options.jwt_issuer:

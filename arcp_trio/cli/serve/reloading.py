@@ -17,6 +17,7 @@ from arcp_trio.cli.serve.admission import Admission
 from arcp_trio.cli.serve.config import Config, settle
 from arcp_trio.cli.serve.options import ServeOptions
 from arcp_trio.plainfile import read_plain
+from arcp_trio.runtime.runtime import Runtime
 
 Reloads = Mapping[str, Callable[[], None]]
 """What is read again, by its name in the log. A function that raises has changed nothing."""
@@ -76,14 +77,19 @@ async def reload_at(hangups: AsyncIterator[int], terminal: Terminal, reloads: Re
                 log.info("reloaded", extra={"what": what})
 
 
-def read_tokens_again(given: Mapping[str, object], config: Config, admission: Admission) -> None:
+def read_tokens_again(
+    given: Mapping[str, object], config: Config, admission: Admission, runtime: Runtime
+) -> None:
     """Accept the tokens of the configuration and of the token file as they are now.
+
+    Clients with other tokens have to go.
 
     Raises:
         CommandError: they cannot be read; the tokens before are still accepted.
     """
     now = settle(given, read=read_plain)
     admission.gather_again(now.options)
+    runtime.recheck_tokens()
     if changed := _needing_restart(config, now):
         log.warning("changes wait for a restart", extra={"options": ", ".join(changed)})
 

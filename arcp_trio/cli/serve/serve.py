@@ -128,14 +128,15 @@ async def _serve(
         store = make_store(options, given)
         # After the doors are open: a `serve` that cannot listen leaves no folder and no token.
         admission.complete(options)
-        again = partial(read_tokens_again, given, config, admission)
-        reloads: Reloads = {"tokens": again, **doors.reloads}
         if store.shared is not None:
             logs.name_node(store.shared.name)
         alone = doors.for_this_machine and admission.made is not None
         runtime = _runtime(config, given, admission, store, {LOCAL} if alone else set())
         runtime.when_fenced(partial(last_resort.exit_within, _FENCED_SECONDS, ExitCode.FENCED))
+        last_resort.runtime = runtime
         runtime.add(agents)
+        again = partial(read_tokens_again, given, config, admission, runtime)
+        reloads: Reloads = {"tokens": again, **doors.reloads}
         async with runtime:
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(doors.serve, runtime), name="listeners")

@@ -42,6 +42,8 @@ class LastResort:
     def __init__(self, leave: Leave = os._exit) -> None:
         self._leave = leave
         self._exit_code = 0
+        self.runtime: Runtime | None = None
+        """The runtime whose end takes too long, once there is one."""
         self._deadlines: queue.SimpleQueue[float] = queue.SimpleQueue()
         threading.Thread(target=self._watch, name="last resort", daemon=True).start()
 
@@ -68,7 +70,8 @@ class LastResort:
     def _leave_it(self) -> None:
         # Nothing has to be flushed: standard error is written line by line, and the one line of
         # standard output was flushed when it was printed.
-        _say(b"an agent, or the store, does not stop: leaving without it\n")
+        why = "the start" if self.runtime is None else self.runtime.end_waits_for()
+        _say(f"this takes too long: {why}; leaving without it\n".encode())
         self._leave(self._exit_code)
 
 

@@ -40,6 +40,8 @@ MOST_KNOWN: Final = 1_000
 """Edits that were not made that are counted."""
 MOST_PROBLEMS: Final = 20
 """Edits that were not made of which a job tells at its end."""
+MOST_SHOWN: Final = 200
+"""Characters of a path in what a job tells."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -137,7 +139,7 @@ class AllowedEdits:
         if call is not None and (call_id := text_in(call.get("toolCallId"))) is not None:
             self._refused.add(call_id)
         for path in paths:
-            self._note(f"an edit was refused: {clip(path)}: {error.code}: {error.message}")
+            self._note(f"an edit was refused: {_shown(path)}: {error.code}: {error.message}")
 
     async def ended(
         self, call_id: str, kind: str | None, paths: Iterable[str], failure: str | None
@@ -146,13 +148,13 @@ class AllowedEdits:
         found = [each for each in self._allowed if each.call_id == call_id]
         named = dict.fromkeys([*(each.path for each in found), *map(self._absolute, paths)])
         if failure is not None and (found or kind in EDITS) and call_id not in self._refused:
-            words = ", ".join(map(clip, named)) or kind
+            words = ", ".join(map(_shown, named)) or kind
             self._note(f"an edit has failed: {words}: {clip(failure)}")
         if failure is None and kind in EDITS:
             for path in named:
                 if not await self._may_have_written(path):
                     self._note(
-                        f"the agent says that it has edited {clip(path)}, which it could not write"
+                        f"the agent says that it has edited {_shown(path)}, which it could not write"
                     )
         for each in found:
             if not each.lasts:
@@ -188,7 +190,7 @@ class AllowedEdits:
                 await open_for_writing(sandbox, *allowed.opened)
         except (ArcpError, OSError) as error:
             why = error.message if isinstance(error, ArcpError) else str(error)
-            self._note(f"the agent cannot write {clip(path)} by itself: {clip(why)}")
+            self._note(f"the agent cannot write {_shown(path)} by itself: {clip(why)}")
 
     async def _make_folder(self, folder: str) -> None:
         """Make the folder of a file, with those above it, if all of that may be asked for, too."""
@@ -213,7 +215,7 @@ class AllowedEdits:
         self._allowed.remove(allowed)
         after = await trio.to_thread.run_sync(_state, allowed.path)
         if is_made and after == allowed.before:
-            self._note(f"an edit was allowed and not made: {clip(allowed.path)} is as it was")
+            self._note(f"an edit was allowed and not made: {_shown(allowed.path)} is as it was")
         if allowed.opened is None:
             return
         for each in self._allowed:  # another edit of it goes on
@@ -312,3 +314,8 @@ def _remove_if_empty(path: str, made: os.stat_result) -> None:
                 os.unlink(name, dir_fd=folder)
         finally:
             os.close(folder)
+
+
+def _shown(path: str) -> str:
+    """Return the end of a path, which names the file."""
+    return path if len(path) <= MOST_SHOWN else f"…{path[-MOST_SHOWN:]}"

@@ -20,7 +20,8 @@ from arcp_trio.runtime.job.commands import (
     end_job,
     no_question,
 )
-from arcp_trio.store.errors import Fenced
+from arcp_trio.runtime.notices import store_trouble
+from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.store.outage import Outage
 from arcp_trio.store.shared_writes import AnswerNode
 from arcp_trio.store.writes import CancelJob
@@ -123,6 +124,10 @@ class Obeyer:
             answer = error
         except Fenced:
             return  # the node that goes on with the job obeys
+        except StoreError as error:
+            facts = _facts(command) | {"error": str(error)}
+            log.warning("command of another node failed", extra=facts)
+            answer = store_trouble(self._core.store)
         except Exception:
             log.exception("command of another node failed", extra=_facts(command))
             answer = InternalError("the request could not be processed")

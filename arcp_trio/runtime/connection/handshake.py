@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from arcp_trio.runtime.access import address_of
+from arcp_trio.runtime.access import Principal, address_of
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.notices import store_trouble
 from arcp_trio.runtime.one_time_codes import CODE_PREFIX
@@ -65,7 +65,7 @@ class Opened:
     fresh: bool = False
     """The session is new: it may be exchanged for one to resume."""
     ends: float = math.inf
-    """On Trio's clock: when the client's token is no longer good, if it is a short-lived one."""
+    """On Trio's clock: when the client's token is no longer good."""
 
 
 class Handshake:
@@ -79,7 +79,7 @@ class Handshake:
         transport: Transport,
         closing: Closing,
     ) -> None:
-        self.principal: str | None = None
+        self.principal: Principal | None = None
         """The principal of the last hello on this connection."""
         self._view: View | None = None
         """What that hello's token lets see, if it is a short-lived one."""
@@ -100,8 +100,9 @@ class Handshake:
         with self._sessions.openings.opening():
             try:
                 return await self._open(first)
-            except StoreError:
-                log.exception("session cannot be opened", extra={"peer": self._transport.peer})
+            except StoreError as error:
+                facts = {"peer": self._transport.peer, "error": str(error)}
+                log.warning("session cannot be opened", extra=facts)
                 raise store_trouble(self._core.store) from None
             except Fenced:
                 words = "this node is gone, and another one goes on: try again"
@@ -146,7 +147,7 @@ class Handshake:
 
     # -- who it is
 
-    async def _authenticate(self, auth: Auth | None) -> str:
+    async def _authenticate(self, auth: Auth | None) -> Principal:
         if auth is None or auth.scheme not in (None, "bearer") or not (auth.token or "").strip():
             raise Unauthenticated("a bearer token is required")
         assert auth.token is not None
@@ -154,23 +155,18 @@ class Handshake:
         if auth.token.startswith(PREFIX):
             return await self._read_view(auth.token)
         try:
-            principal = await self._core.authenticate(auth.token)
+            principal = await self._core.authentication.principal_of(auth.token)
         except Unauthenticated as error:
             raise await self._wrong_token(error) from None
-        except ArcpError:
-            raise
-        except Exception:
-            log.exception("authenticator failed")
-            raise InternalError("the token could not be checked") from None
-        if not principal:
+        if principal is None:
             raise await self._wrong_token(Unauthenticated("the token is not valid"))
         return principal
 
-    async def _read_view(self, token: str) -> str:
+    async def _read_view(self, token: str) -> Principal:
         self._view = self._core.view_tokens.read(token, self._core.clock.now())
         if self._view is None:
             raise await self._wrong_token(Unauthenticated("the token is not valid"))
-        return self._view.principal
+        return Principal(self._view.principal, expires_at=self._view.until)
 
     async def _wrong_token(self, error: Unauthenticated) -> ArcpError:
         """Count a wrong token, and return its error, the later the more its address has sent.
@@ -201,7 +197,9 @@ class Handshake:
 
     # -- a new session
 
-    async def _create(self, principal: str, features: frozenset[str], dialect: Dialect) -> Opened:
+    async def _create(
+        self, principal: Principal, features: frozenset[str], dialect: Dialect
+    ) -> Opened:
         sessions = self._sessions
         sessions.refuse_if_full(principal)
         token, attachment = resume_token(), self._attachment(principal, dialect)
@@ -220,7 +218,7 @@ class Handshake:
                 replay=None,
                 after_seq=0,
                 fresh=True,
-                ends=self._ends,
+                ends=self._ends(session),
             )
         except BaseException:
             sessions.leave(session, attachment)
@@ -233,7 +231,7 @@ class Handshake:
     async def _resume(
         self,
         resume: SessionResume,
-        principal: str | None,
+        principal: Principal | None,
         features: frozenset[str] | None,
         dialect: Dialect | None,
     ) -> Opened:
@@ -250,6 +248,7 @@ class Handshake:
         scope = None if self._view is None else self._view.scope
         check = ResumeCheck(
             store=self._core.store,
+            authentication=self._core.authentication,
             principal=principal,
             scope=scope,
             digest=digest,
@@ -293,14 +292,11 @@ class Handshake:
             replay=await attempt.attachment.begun(),
             welcome=self._welcome(session, attempt.token),
             after_seq=attempt.after_seq,
-            ends=self._ends,
+            ends=self._ends(session),
         )
 
-    @property
-    def _ends(self) -> float:
-        if self._view is None:
-            return math.inf
-        return trio.current_time() + self._view.until - self._core.clock.now()
+    def _ends(self, session: Session) -> float:
+        return trio.current_time() + session.record.client.expires_at - self._core.clock.now()
 
     @property
     def _offered(self) -> list[str]:

@@ -130,8 +130,8 @@ class Sender:
         try:
             while frames := await replay.next(WRITE_FRAMES, WRITE_BYTES):
                 await self._write(frames)
-        except StoreError:
-            log.exception("replay failed", extra=self._session.facts)
+        except StoreError as failed:
+            log.warning("replay failed", extra=self._session.facts | {"error": str(failed)})
             self._attachment.fail(store_trouble(self._store), CloseCode.FAILED)
             assert self._unsent.farewell is not None
             await self._say_farewell(self._unsent.farewell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -79,5 +80,14 @@ class Attachment:
 
     def fail(self, error: ArcpError, code: int) -> None:
         """End the connection after what is on its way, saying why; only the first call counts."""
+        self.end(Farewell(code, error.message, refusal(error)))
+
+    def end(self, farewell: Farewell, within: float = math.inf) -> None:
+        """End the connection after what is on its way, in `within` seconds at the latest.
+
+        Only the first call counts.
+        """
         if self.unsent.farewell is None:
-            self.unsent.end(Farewell(code, error.message, refusal(error)))
+            self.unsent.end(farewell)
+            self.closing.with_farewell(farewell.code, farewell.reason)
+            self.closing.within(within)

@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from arcp_trio.runtime.farewell import Farewell
-from arcp_trio.runtime.notices import frame, refusal
+from arcp_trio.runtime.notices import frame, refusal, store_trouble
 from arcp_trio.runtime.session.answering import Answering
 from arcp_trio.runtime.session.cancelling import Cancelling
 from arcp_trio.runtime.session.listing import Lister
@@ -20,7 +20,7 @@ from arcp_trio.runtime.session.observing import Observing
 from arcp_trio.runtime.session.outbox import Answer, Leave
 from arcp_trio.runtime.views import View
 from arcp_trio.runtime.workload import WorkPlaces
-from arcp_trio.store.errors import Fenced
+from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.store.shared_writes import CloseSession
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import (
@@ -141,6 +141,9 @@ class Clerk:
             self._refuse(request, error)
         except Fenced:
             pass  # the connection is about to end, and the client asks the next node
+        except StoreError as error:
+            log.warning("request failed", extra=self._facts(request) | {"error": str(error)})
+            self._refuse(request, store_trouble(self._core.store))
         except Exception:
             log.exception("request failed", extra=self._facts(request))
             self._refuse(request, InternalError("the request could not be processed"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.written import Written
     from arcp_trio.runtime.session.clerk import Request
     from arcp_trio.runtime.session.session import Session
+    from arcp_trio.store.interface import Reads
     from arcp_trio.store.records import JobRow
 
 MOST_INPUT_BYTES: Final = 64 * 1024
@@ -166,6 +168,19 @@ class Observing:
 
 
 # -- what an observer may know of a job
+
+
+async def unseen(session: Session, reads: Reads, jobs: Jobs) -> Sequence[Watch]:
+    """Return the subscriptions of a session to jobs that its client may not know of (any more)."""
+    found: list[Watch] = []
+    for job_id, watch in list(session.subscriptions.items()):
+        job = jobs.live.get(job_id)
+        owner = await reads.owner(job_id) if job is None else job.principal
+        if owner is not None and not session.may_see(job_id, owner):
+            facts = {"subscriber": session.principal, "job_id": job_id, "owner": owner}
+            audit.info("subscription ended", extra=facts)
+            found.append(watch)
+    return found
 
 
 def _subscribed_tail(

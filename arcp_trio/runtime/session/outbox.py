@@ -86,6 +86,8 @@ class Attach:
     attachment: Attachment
     after_seq: int
     """The number that the replay follows."""
+    unseen: Sequence[Watch] = ()
+    """Subscriptions that end, as the client may no longer know of their jobs."""
 
 
 @attrs.define(eq=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from arcp_trio.runtime.access import Principal
 from arcp_trio.store.writes import MoveFloor, RotateToken
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Record:
     def __init__(self, store: Store, limits: Limits, row: SessionRow) -> None:
         self.id = row.session_id
         self.principal = row.principal
+        self._client = row.client
         self.features = row.features
         self.dialect = row.dialect
         """The name of the dialect that its client speaks."""
@@ -89,13 +91,24 @@ class Record:
 
     # -- resume tokens (§6.3)
 
+    @property
+    def client(self) -> Principal:
+        """The principal as it was authenticated last."""
+        return Principal.remembered(self.principal, self._client)
+
     def holds(self, digest: bytes) -> bool:
         """Whether a token with this digest resumes the session."""
         valid = (self._token_digest, *self._spare_digests)
         return any(hmac.compare_digest(digest, each) for each in valid)
 
     def rotate(
-        self, used: bytes, fresh: bytes, features: frozenset[str], dialect: str | None
+        self,
+        *,
+        used: bytes,
+        fresh: bytes,
+        features: frozenset[str],
+        dialect: str | None,
+        client: Principal,
     ) -> Group:
         """Make `fresh` the newest digest, after a resume with the token of digest `used`.
 
@@ -107,6 +120,7 @@ class Record:
         self._spare_digests = (used, *since[-(MOST_SPARE_DIGESTS - 1) :])
         self._token_digest = fresh
         self.features = features
+        self._client = client.facts
         if dialect is not None:
             self.dialect = dialect
         return self._put_tokens()
@@ -120,7 +134,12 @@ class Record:
     def _put_tokens(self) -> Group:
         return self._store.put(
             RotateToken(
-                self.id, self._token_digest, self._spare_digests, self.features, self.dialect
+                self.id,
+                self._token_digest,
+                self._spare_digests,
+                self.features,
+                self.dialect,
+                self._client,
             )
         )
 

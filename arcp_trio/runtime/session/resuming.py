@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from arcp_trio.runtime.notices import store_trouble
+from arcp_trio.runtime.session.observing import unseen
 from arcp_trio.runtime.session.outbox import Attach
 from arcp_trio.runtime.views import Scope
+from arcp_trio.store.errors import StoreError
 from arcp_trio.wire.errors import ArcpError, InternalError, ResumeWindowExpired
 from arcp_trio.wire.features import negotiate
 from arcp_trio.wire.ids import resume_token, token_digest
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.access import Authentication, Principal
     from arcp_trio.runtime.session.attachment import Attachment
-    from arcp_trio.runtime.session.parking import Check
     from arcp_trio.runtime.session.record import Record
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.sessions import Sessions
@@ -41,7 +44,8 @@ class ResumeCheck:
 
     store: Store
     """Has the session's log."""
-    principal: str | None
+    authentication: Authentication
+    principal: Principal | None
     """The bearer token's; None if the resume token alone says whose session it is."""
     scope: Scope | None
     """What the client's token is limited to; the session's has to be the same."""
@@ -61,6 +65,7 @@ class ResumeCheck:
 
         Raises:
             ResumeWindowExpired: it does not.
+            ArcpError: the session's client is not who it was, as its token is no longer good.
         """
         self._look_at(record)
         if not self._covered and self.after_seq < record.top:  # else there is nothing to replay
@@ -69,6 +74,9 @@ class ResumeCheck:
             self._look_at(record)
             if not self._covered:
                 raise cannot_resume()
+        if self.scope is None:  # else the short-lived token was read a moment ago
+            client, presented = self.principal or record.client, self.principal is not None
+            await self.authentication.require_good(client, presented=presented)
 
     def _look_at(self, record: Record) -> None:
         mine = self.principal in (None, record.principal) and record.holds(self.digest)
@@ -82,7 +90,7 @@ class Resume:
     """A resume as a command of its session: one at a time; one that fails rotates no token."""
 
     sessions: Sessions
-    check: Check
+    check: ResumeCheck
     """Whether the client may resume the session from where it is."""
     attachment: Attachment
     peer: str
@@ -108,6 +116,9 @@ class Resume:
             await self._attach(session)
         except ArcpError as error:
             self.error = error
+        except StoreError as error:
+            log.warning("resume failed", extra=session.facts | {"error": str(error)})
+            self.error = store_trouble(self.check.store)
         except Exception:
             log.exception("resume failed", extra=session.facts)
         else:
@@ -118,6 +129,8 @@ class Resume:
     async def _attach(self, session: Session) -> None:
         attachment, record = self.attachment, session.record
         await self.check(record)
+        reads = self.check.store.for_principal(session.principal, urgent=True)
+        gone = await unseen(session, reads, self.sessions.jobs)
         if attachment.over or session.lost is not None:
             raise cannot_resume()
         if session.elsewhere:
@@ -131,12 +144,13 @@ class Resume:
             fresh=token_digest(token),
             features=negotiate(features, self.offered),
             dialect=None if self.features is None else attachment.dialect.name,
+            client=self.check.principal or record.client,
         )
         self.sessions.join(session, attachment)
         await rotated.committed()
         if session.id in rotated.refused:
             raise _resumed_elsewhere()
         self.token = token
-        session.tell(Attach(attachment, self.after_seq))
+        session.tell(Attach(attachment, self.after_seq, gone))
         resumed = {"peer": self.peer, "after_seq": self.after_seq}
         log.debug("session resumed", extra=session.facts | resumed)

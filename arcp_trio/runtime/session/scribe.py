@@ -30,7 +30,7 @@ from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.store.interface import JournalTrimmed
 from arcp_trio.store.records import Owed
 from arcp_trio.transport.close_codes import CloseCode
-from arcp_trio.wire.errors import ResumeWindowExpired
+from arcp_trio.wire.errors import ArcpError, JobNotFound, ResumeWindowExpired
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
@@ -155,6 +155,10 @@ class Scribe:
                     batch = Batch(self._session, self._jobs)
                     await self._publisher.all_stored()
                     self._switch(item)
+                    if isinstance(item, Attach):
+                        error = JobNotFound("there is no such job")
+                        for watch in item.unseen:
+                            self._end_subscription(batch, watch, error)
         self._outbox.numbered(items)  # before the wait, during which the outbox fills again
         await self._publisher.publish(batch)
         self._dealt_with(items)
@@ -199,8 +203,8 @@ class Scribe:
             return False
         except Fenced:
             await trio.sleep_forever()  # this node is about to end, and the session here with it
-        except StoreError:
-            log.exception("catching up failed", extra=session.facts)
+        except StoreError as error:
+            log.warning("catching up failed", extra=session.facts | {"error": str(error)})
             session.lose_connection(store_trouble(self._store))
             return False
         if not owed:
@@ -273,11 +277,9 @@ class Scribe:
         """
         session = self._session
         error = ResumeWindowExpired(f"events of {watch.job_id} are gone from the store")
-        told = refusal(error, job_id=watch.job_id)
         if watch.observer:
             batch = Batch(session, self._jobs)
-            batch.unwatch(watch)
-            batch.promise(Promise(told))
+            self._end_subscription(batch, watch, error)
             await self._publisher.publish(batch)
             return
         watch.leave_journal()
@@ -285,4 +287,10 @@ class Scribe:
         outbox = self._outbox
         outbox.caught_up()
         if outbox.unsent is not None:
+            told = refusal(error, job_id=watch.job_id)
             outbox.unsent.end(Farewell(CloseCode.POLICY, "events are gone", told))
+
+    def _end_subscription(self, batch: Batch, watch: Watch, error: ArcpError) -> None:
+        """End a subscription, and have the client told why."""
+        batch.unwatch(watch)
+        batch.promise(Promise(refusal(error, job_id=watch.job_id)))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
 
+from arcp_trio.runtime.access import no_longer_good
+from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.limits import limit_hit
-from arcp_trio.runtime.notices import store_trouble
+from arcp_trio.runtime.notices import refusal, store_trouble
 from arcp_trio.runtime.session.clerk import Clerk
 from arcp_trio.runtime.session.openings import Openings
 from arcp_trio.runtime.session.outbox import Leave
@@ -25,12 +28,12 @@ from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.records import SessionRow
 from arcp_trio.store.writes import PutSession
 from arcp_trio.transport.close_codes import CloseCode
-from arcp_trio.wire.errors import InternalError
+from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.ids import new_id
 
 if TYPE_CHECKING:
+    from arcp_trio.runtime.access import Principal
     from arcp_trio.runtime.core import Core
-    from arcp_trio.runtime.farewell import Farewell
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.runtime.session.attachment import Attachment
     from arcp_trio.runtime.session.other_nodes import OtherNodes
@@ -42,6 +45,16 @@ log = logging.getLogger(__name__)
 OPENING_SECONDS: Final = 0.5
 """How long the opening of a session waits for a store in trouble: a write may succeed at the next
 try."""
+
+GOODBYES: Final = 200
+"""How many sessions are told of the end in one step."""
+
+LEAVE_SECONDS: Final = 0.5
+"""How long a client whose token is no longer good has to read what is on its way."""
+
+RECHECK_SECONDS: Final = 60.0
+"""How often the authenticator is asked about the clients that are connected: keys of signed tokens
+go without anybody saying so."""
 
 
 class Sessions:
@@ -73,12 +86,13 @@ class Sessions:
     # -- awake
 
     def create(
-        self, principal: str, features: frozenset[str], dialect: str, token_digest: bytes
+        self, principal: Principal, features: frozenset[str], dialect: str, token_digest: bytes
     ) -> tuple[Session, Group]:
         """Make a session, awake and held for the caller; its client may know once it is stored."""
         row = SessionRow(
             session_id=new_id("sess_"),
-            principal=principal,
+            principal=principal.name,
+            client=principal.facts,
             features=features,
             dialect=dialect,
             token_digest=token_digest,
@@ -281,14 +295,52 @@ class Sessions:
                 self.openings.give_up()
                 await self._core.store.recovered()
 
+    async def mind_tokens(self) -> None:
+        """End the connections of clients whose tokens are no longer good, until cancelled."""
+        while True:
+            with trio.move_on_after(RECHECK_SECONDS) as waiting:
+                await self._core.authentication.changed.wait()
+            await self._recheck(asked=not waiting.cancelled_caught)
+
+    async def _recheck(self, *, asked: bool) -> None:
+        """End the connections of clients whose tokens are no longer good.
+
+        If `asked`, those of whom nobody can say have to present their tokens again.
+        """
+        clients = [each.record.client for each in self._awake.values() if each.scope is None]
+        good: dict[tuple[str, str], bool | None] = {}
+        for key, client in {(each, each.facts): each for each in clients}.items():
+            with suppress(ArcpError):  # it is asked again in a minute
+                good[key] = await self._core.authentication.is_good(client)
+        for session in self._awake.values():
+            client, holder = session.record.client, session.holder
+            verdict = good.get((client, client.facts), True)
+            if verdict or holder is None or session.scope is not None:
+                continue
+            if verdict is False:
+                log.info("token no longer good", extra=session.facts)
+                error = no_longer_good()
+                farewell = Farewell(CloseCode.POLICY, error.message, refusal(error))
+            elif asked:
+                farewell = Farewell(CloseCode.ELSEWHERE, "present the token again")
+            else:
+                continue
+            holder.end(farewell, within=LEAVE_SECONDS)
+
     def tell_of_trouble(self) -> None:
         """End the connections whose sessions wait for the store."""
         for session in self._awake.values():
             if session.attached is not None and session.waits_for_store:
                 session.attached.fail(store_trouble(self._core.store), CloseCode.FAILED)
 
-    def say_goodbye(self, farewell: Farewell) -> None:
-        """Have every connection closed after everything its session is owed."""
-        for session in self._awake.values():
+    async def say_goodbye(self, farewell: Farewell) -> None:
+        """Have every connection closed after everything its session is owed.
+
+        The first ones are closed while others are yet to be told: on a busy machine it may take
+        seconds to close thousands.
+        """
+        for number, session in enumerate(list(self._awake.values()), start=1):
             if session.attached is not None:
                 session.tell(Leave(session.attached, farewell, caught_up=True))
+            if number % GOODBYES == 0:
+                await trio.lowlevel.checkpoint()

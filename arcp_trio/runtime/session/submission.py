@@ -10,12 +10,12 @@ import attrs
 import trio
 
 from arcp_trio.runtime.job.acceptance import accepted_tail
-from arcp_trio.runtime.notices import refusal
+from arcp_trio.runtime.notices import refusal, store_trouble
 from arcp_trio.runtime.session.claims import Claim, ConnectionOver
 from arcp_trio.runtime.session.judge import Decision, Judge
 from arcp_trio.runtime.session.outbox import Answer, Promise, Repeat
 from arcp_trio.runtime.session.watch import Watch
-from arcp_trio.store.errors import Fenced
+from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import loads_exact
@@ -122,6 +122,9 @@ class Submissions:
             return None
         except ArcpError as error:
             return error
+        except StoreError as error:
+            log.warning("submit failed", extra=_facts(submission) | {"error": str(error)})
+            return store_trouble(self._core.store)
         except Exception:
             log.exception("submit failed", extra=_facts(submission))
             return InternalError("the submit could not be processed")

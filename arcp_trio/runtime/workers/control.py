@@ -18,6 +18,9 @@ import trio
 from arcp_trio.runtime.workers.wire import Wire, WorkerLost
 from arcp_trio.runtime.workers.zygote import MOST_REQUEST
 
+ANSWER_SECONDS: Final = 30.0
+"""How long the zygote may take for an answer on a slow machine; then another one is started."""
+
 log = logging.getLogger(__name__)
 
 _MISSING: Final[Mapping[int, str]] = {
@@ -105,15 +108,24 @@ class ZygoteControl:
         return trio.current_time() - began
 
     async def answer_to(
-        self, request: Mapping[str, object], rights: Sequence[tuple[int, int, array[int]]] = ()
+        self,
+        request: Mapping[str, object],
+        rights: Sequence[tuple[int, int, array[int]]] = (),
+        *,
+        within: float | None = None,
     ) -> dict[str, Any]:
-        """Send the zygote a request, and return its answer.
+        """Send the zygote a request, and return its answer, if it comes `within` these seconds.
 
         Raises:
-            WorkerLost: the zygote has ended.
+            WorkerLost: the zygote has ended, or stands still.
         """
-        await self._control.sendmsg([json.dumps(request).encode()], rights)
-        data = await self._control.recv(MOST_REQUEST)
+        seconds = ANSWER_SECONDS if within is None else within
+        data: bytes | None = None
+        with trio.move_on_after(seconds):
+            await self._control.sendmsg([json.dumps(request).encode()], rights)
+            data = await self._control.recv(MOST_REQUEST)
+        if data is None:
+            raise WorkerLost(f"the zygote gives no answer within {seconds:g} s")
         if not data:
             raise WorkerLost("the zygote ended")
         answer: dict[str, Any] = json.loads(data)

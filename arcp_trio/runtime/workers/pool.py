@@ -90,7 +90,7 @@ class WorkerPool:
         while True:
             try:
                 await self._run_zygote()
-            except* (OSError, ValueError, trio.TooSlowError, WorkerLost) as error:
+            except* (OSError, ValueError, WorkerLost) as error:
                 facts = {"error": str(error.exceptions[0])}
                 log.error("worker processes lost", extra=facts)  # noqa: TRY400
             finally:
@@ -134,8 +134,7 @@ class WorkerPool:
             memory_bytes=settings.memory_bytes,
             descriptors=settings.descriptors,
         )
-        with trio.fail_after(START_SECONDS):
-            await control.answer_to(told)
+        await control.answer_to(told, within=START_SECONDS)
         log.info("worker processes ready", extra={"workers": settings.count})
         await self._processes.supply(control)
 

@@ -98,6 +98,7 @@ class TableWriter:
             spare_digests=write.spare_digests,
             features=write.features,
             dialect=write.dialect,
+            client=write.client,
         )
 
     def _append_log(self, write: AppendLog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -11,9 +12,11 @@ from typing import Final
 import psycopg
 import trio
 
+from arcp_trio.store.errors import StoreError
 from arcp_trio.store.nodes import RollCall, Seen
+from arcp_trio.store.outage import Outage
 from arcp_trio.store.postgres._connections import Membership, connect, cut, enter
-from arcp_trio.store.postgres._errors import FENCED
+from arcp_trio.store.postgres._errors import FENCED, words_of
 from arcp_trio.store.postgres._nodes import beat
 from arcp_trio.store.postgres._schema import Database
 
@@ -25,6 +28,11 @@ LATE: Final = 2.5
 
 END_SECONDS: Final = 1.0
 """How long the thread may take to end, once its connection is cut."""
+
+SILENT_BEATS: Final = 2
+"""How many beats fail in a row before it is said why: one that is alone means nothing."""
+
+log = logging.getLogger(__name__)
 
 
 class BeatThread:
@@ -44,6 +52,9 @@ class BeatThread:
         """When the loop was seen to turn."""
         self._stop = threading.Event()
         self._ended = trio.Event()
+        self._failed = 0
+        """How many beats in a row have failed."""
+        self._outage = Outage(log, "no sign of life given, others may take this node for dead")
         self._error: BaseException | None = None
 
     async def run(self) -> None:
@@ -68,6 +79,9 @@ class BeatThread:
 
     def _loop_turns(self, seen: RollCall | None) -> None:
         self._turned = time.monotonic()
+        with self._outage:
+            if seen is None and self._membership.silent is not None:
+                raise StoreError(f"{self._membership.address}: {self._membership.silent}")
         self._seen(seen)
 
     # -- in the thread
@@ -98,7 +112,8 @@ class BeatThread:
         try:
             late.start()
         except RuntimeError:
-            return None  # the system has no more threads just now
+            self._fail("the system has no more threads")
+            return None
         try:
             if self._db is None:
                 self._db = connect(membership)
@@ -112,12 +127,21 @@ class BeatThread:
             self._drop()
             if error.sqlstate == FENCED:
                 raise membership.fence() from error
+            late_words = f"no answer within {LATE * self._seconds:g} s"
+            words = words_of(error) or f"{type(error).__name__}: {error}"
+            self._fail(late_words if self._given_up.is_set() else words)
             return None
         finally:
             late.cancel()
         if seen is None:
             raise membership.fence()
+        self._failed, membership.silent = 0, None
         return seen
+
+    def _fail(self, why: str) -> None:
+        self._failed += 1
+        if self._failed >= SILENT_BEATS:
+            self._membership.silent = why
 
     def _drop(self) -> None:
         if self._db is not None:

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from types import TracebackType
 from typing import Final, TypeVar
@@ -59,9 +59,8 @@ _SETTINGS: Final = """
 _TRANSACTION_TIMEOUT: Final = "; SET transaction_timeout = '15s'"
 _TRANSACTION_TIMEOUT_SINCE: Final = 170000
 
-TAKEN_OVER: Final = (
-    "it was taken for dead, or a later start has its name; other nodes go on with what it had"
-)
+_OTHERS_GO_ON: Final = "other nodes go on with what it had"
+TAKEN_OVER: Final = f"it was taken for dead, or a later start has its name; {_OTHERS_GO_ON}"
 """Why a node is fenced whose row says that it is gone."""
 
 
@@ -77,6 +76,8 @@ class Membership:
     """The number of the node; 0 before it has one, and for those that only look."""
     signing_key: bytes = attrs.field(default=b"", repr=False)
     """See `Shared.signing_key`."""
+    silent: str | None = None
+    """Why the node gives no signs of life; None if it does."""
     fenced: Fenced | None = None
     """Why nothing can be stored any more."""
     timed: Timed | None = None
@@ -87,6 +88,8 @@ class Membership:
     def fence(self, reason: str = TAKEN_OVER) -> Fenced:
         """Note that this node is over; return the error that says so."""
         if self.fenced is None:
+            if reason == TAKEN_OVER and self.silent is not None:
+                reason = f"it could give no sign of life: {self.silent}; {_OTHERS_GO_ON}"
             self.fenced = Fenced(f"node {self.node} is fenced: {reason}")
         return Fenced(*self.fenced.args)
 
@@ -248,6 +251,17 @@ def connect(membership: Membership) -> Database:
     conninfo = membership.address.conninfo
     db: Database = psycopg.connect(conninfo, autocommit=True, prepare_threshold=0)
     return db
+
+
+def check_room(membership: Membership, count: int) -> None:
+    """Check that the server lets a node make this many more connections.
+
+    Raises:
+        psycopg.Error: it does not.
+    """
+    with ExitStack() as made:
+        for _ in range(count):
+            made.enter_context(closing(connect(membership)))
 
 
 def enter(db: Database, membership: Membership) -> None:

@@ -140,7 +140,7 @@ def stored_bytes(db: Database) -> dict[str, int]:
 SESSION_COLUMNS: Final = """session.session_id, principal, features, dialect, top, floor, rows,
     acked, log_bytes, moves,
     ARRAY(SELECT digest FROM token WHERE token.sid = session.sid ORDER BY place),
-    watched.job_ids, watched.cursors, watched.observed"""
+    watched.job_ids, watched.cursors, watched.observed, client"""
 """What `session_of` makes a row of, if `SESSIONS` are read."""
 
 SESSIONS: Final = """session LEFT JOIN LATERAL (
@@ -182,6 +182,7 @@ def session_of(row: tuple[Any, ...]) -> SessionRow:
         observed=frozenset(
             job_id for job_id, observed in zip(job_ids, row[13] or [], strict=True) if observed
         ),
+        client=row[14],
     )
 
 

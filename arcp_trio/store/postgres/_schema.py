@@ -27,7 +27,10 @@ _TIMES_OF_BEATS: Final = (
 # NULL: the node can open nothing that is sealed, as no node of an earlier version can.
 _PUBLIC_KEYS: Final = ("ALTER TABLE node ADD COLUMN public_key bytea",)
 
-# Of jobs that were stored before, and by nodes of an earlier version, it is not known.
+# Neither is known of what was stored before, and by nodes of an earlier version.
+CLIENTS: Final = (
+    """ALTER TABLE session ADD COLUMN IF NOT EXISTS client text COLLATE "C" NOT NULL DEFAULT ''""",
+)
 _KNOWS_QUESTIONS: Final = (
     "ALTER TABLE durable ADD COLUMN knows_questions boolean NOT NULL DEFAULT false",
 )
@@ -37,7 +40,7 @@ MIGRATIONS: Final[list[tuple[str, ...]]] = [
     _TIMES_OF_BEATS,
     _PUBLIC_KEYS,
     GROWTHS,
-    _KNOWS_QUESTIONS,
+    (*CLIENTS, *_KNOWS_QUESTIONS),
 ]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 

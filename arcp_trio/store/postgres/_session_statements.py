@@ -6,10 +6,10 @@ from typing import Final
 
 PUT: Final = """
     INSERT INTO session (session_id, principal, features, dialect, top, floor, rows, acked,
-        log_bytes, node)
+        log_bytes, client, node)
     SELECT c.*, %(me)b FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::text[], %(3)b::text[],
-        %(4)b::bigint[], %(5)b::bigint[], %(6)b::bigint[], %(7)b::boolean[], %(8)b::bigint[])
-        AS c"""
+        %(4)b::bigint[], %(5)b::bigint[], %(6)b::bigint[], %(7)b::boolean[], %(8)b::bigint[],
+        %(9)b::text[]) AS c"""
 
 # One that another node has locked is not waited for: it is just taking it, or stands still.
 TAKE: Final = """
@@ -50,8 +50,9 @@ CHANGE: Final = """
     SELECT session_id FROM mine"""
 
 NEGOTIATE: Final = """
-    UPDATE session AS s SET features = c.features, dialect = c.dialect
-    FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::text[]) AS c (session_id, features, dialect)
+    UPDATE session AS s SET features = c.features, dialect = c.dialect, client = c.client
+    FROM unnest(%(0)b::text[], %(1)b::text[], %(2)b::text[], %(3)b::text[])
+        AS c (session_id, features, dialect, client)
     WHERE s.session_id = c.session_id AND s.node = %(me)b"""
 
 DROP_TOKENS: Final = """

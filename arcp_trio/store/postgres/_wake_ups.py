@@ -122,15 +122,19 @@ class WakeUps:
         self._some_asked = trio.Event()
 
     async def _listen(self) -> None:
+        outage = Outage(log, "wake-ups of other nodes not heard, this one looks now and then")
         while True:
+            payloads: Sequence[str] | None = None
             try:
-                for payload in await self._listener.run(self._next):
-                    self._hear(payload)
+                with outage:
+                    payloads = await self._listener.run(self._next)
             except Fenced:
                 return
-            except StoreError:
+            if payloads is None:
                 await trio.sleep(PAUSE_SECONDS)
                 continue
+            for payload in payloads:
+                self._hear(payload)
             assert self._listening is not None
             # The event loop waits, not the thread: the loop naps while a call is outstanding.
             with trio.move_on_after(LISTEN_SECONDS):

@@ -66,7 +66,9 @@ class SessionWrites:
     _new: list[PutSession] = attrs.field(factory=list[PutSession])
     _taken: list[TakeSession] = attrs.field(factory=list[TakeSession])
     _changes: dict[str, _Change] = attrs.field(factory=dict[str, _Change])
-    _negotiated: dict[str, tuple[str, str]] = attrs.field(factory=dict[str, tuple[str, str]])
+    _negotiated: dict[str, tuple[str, str, str]] = attrs.field(
+        factory=dict[str, tuple[str, str, str]]
+    )
     _tokens: dict[str, tuple[bytes, ...]] = attrs.field(factory=dict[str, tuple[bytes, ...]])
     _batches: list[AppendLog] = attrs.field(factory=list[AppendLog])
     _cursors: dict[tuple[str, str], _Cursor] = attrs.field(factory=dict[tuple[str, str], _Cursor])
@@ -107,7 +109,8 @@ class SessionWrites:
     def rotate_token(self, write: RotateToken) -> None:
         """Gather what a session's newest connection has negotiated, and its tokens."""
         self._change(write.session_id)
-        self._negotiated[write.session_id] = " ".join(sorted(write.features)), write.dialect
+        features = " ".join(sorted(write.features))
+        self._negotiated[write.session_id] = features, write.dialect, write.client
         self._tokens[write.session_id] = (*write.spare_digests, write.token_digest)
 
     def append_log(self, write: AppendLog) -> None:
@@ -189,6 +192,7 @@ class SessionWrites:
                     row.log_rows,
                     row.acked,
                     row.log_bytes,
+                    row.client,
                 )
                 for write in self._new
             ],

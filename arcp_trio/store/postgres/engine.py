@@ -19,7 +19,7 @@ from arcp_trio.store.outage import Outage
 from arcp_trio.store.postgres import _checks, _nodes
 from arcp_trio.store.postgres._address import address_of
 from arcp_trio.store.postgres._cleaning import clean_piece
-from arcp_trio.store.postgres._connections import DatabaseThread, Membership, set_up
+from arcp_trio.store.postgres._connections import DatabaseThread, Membership, check_room, set_up
 from arcp_trio.store.postgres._errors import FENCED
 from arcp_trio.store.postgres._held_up import cut_off_what_holds_up
 from arcp_trio.store.postgres._retention import expire
@@ -36,6 +36,14 @@ log = logging.getLogger(__name__)
 
 PACE_SECONDS: Final = 0.002
 """See `WriteQueue`. A transaction costs this process about 0.3 ms, and the server as much."""
+
+OTHER_CONNECTIONS: Final = 4
+"""What a node needs beside its writer and its readers: between nodes, beats, wake-ups, listener.
+Without one of them it would join, and be taken for dead."""
+
+TROUBLE_SECONDS: Final = 0.5
+"""See `WriteQueue`. A node that takes over cuts the connections of the other one before that one is
+gone, and it is to learn so before it tells its clients of a store that cannot be used."""
 
 ROUND_PIECES: Final = 32
 """Pieces of cleaning in a round."""
@@ -81,6 +89,7 @@ class PostgresStore(PostgresReader, Store):
         self._membership = Membership(address_of(dsn, schema), synchronous, name)
         self._lines = ReadLines(doubt=self.doubt)
         self.pace_seconds = PACE_SECONDS
+        self.trouble_seconds = TROUBLE_SECONDS
         self.durable = synchronous
         self._writer = DatabaseThread(self._membership, "writer", standstill=True)
         self._readers = [DatabaseThread(self._membership, f"reader {n}") for n in range(READERS)]
@@ -133,6 +142,7 @@ class PostgresStore(PostgresReader, Store):
         threads = (self._writer, *self._readers)
         processes = [await thread.run(_process) for thread in threads]
         _checks.check_pooling(processes, membership.address)
+        await self._writer.run(lambda _: check_room(membership, OTHER_CONNECTIONS))
         await self._writer.run(self._join)
         log.info(
             "node joined", extra={"number": membership.node, "database": str(membership.address)}

@@ -81,7 +81,7 @@ def stored_bytes(db: sqlite3.Connection) -> dict[str, int]:
 def session(db: sqlite3.Connection, session_id: str) -> SessionRow | None:
     """Read a session, with its watches."""
     row = db.execute(
-        "SELECT sid, principal, features, dialect, top, floor, rows, acked, log_bytes"
+        "SELECT sid, principal, features, dialect, top, floor, rows, acked, log_bytes, client"
         " FROM session WHERE session_id = ?",
         (session_id,),
     ).fetchone()
@@ -105,6 +105,7 @@ def session(db: sqlite3.Connection, session_id: str) -> SessionRow | None:
         log_rows=row[6],
         acked=bool(row[7]),
         log_bytes=row[8],
+        client=row[9],
         watches={job_id: cursor for job_id, cursor, _ in watches},
         observed=frozenset(job_id for job_id, _, observed in watches if observed),
     )

@@ -166,9 +166,10 @@ _FILTERS: Final = (
     "CREATE INDEX job_of_anyone ON job (created_at, job_id, status, agent) WHERE expired = 0",
 )
 
-# Of jobs that were stored before, it is not known: nobody is asked.
-_KNOWS_QUESTIONS: Final = (
+# Of jobs and sessions that were stored before, neither is known: nobody is asked.
+_ABOUT_CLIENTS: Final = (
     "ALTER TABLE durable ADD COLUMN knows_questions INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE session ADD COLUMN client TEXT NOT NULL DEFAULT ''",
 )
 
 MIGRATIONS: Final[list[tuple[str, ...]]] = [
@@ -180,7 +181,7 @@ MIGRATIONS: Final[list[tuple[str, ...]]] = [
     _FILTERS,
     STORED_BYTES,
     DURABLE,
-    _KNOWS_QUESTIONS,
+    _ABOUT_CLIENTS,
 ]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 

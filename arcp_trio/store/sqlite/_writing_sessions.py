@@ -16,7 +16,7 @@ def put_session(write: PutSession, db: sqlite3.Connection) -> None:
     row = write.row
     db.execute(
         "INSERT INTO session (session_id, principal, features, dialect, top, floor, rows,"
-        " acked, log_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " acked, log_bytes, client) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             row.session_id,
             row.principal,
@@ -27,6 +27,7 @@ def put_session(write: PutSession, db: sqlite3.Connection) -> None:
             row.log_rows,
             row.acked,
             row.log_bytes,
+            row.client,
         ),
     )
     _put_tokens(db, row.session_id, (*row.spare_digests, row.token_digest))
@@ -35,8 +36,8 @@ def put_session(write: PutSession, db: sqlite3.Connection) -> None:
 def rotate_token(write: RotateToken, db: sqlite3.Connection) -> None:
     """Update a session to what its newest connection has negotiated, and replace its tokens."""
     db.execute(
-        "UPDATE session SET features = ?, dialect = ? WHERE session_id = ?",
-        (" ".join(sorted(write.features)), write.dialect, write.session_id),
+        "UPDATE session SET features = ?, dialect = ?, client = ? WHERE session_id = ?",
+        (" ".join(sorted(write.features)), write.dialect, write.client, write.session_id),
     )
     _drop_tokens(db, write.session_id)
     _put_tokens(db, write.session_id, (*write.spare_digests, write.token_digest))
