@@ -153,9 +153,8 @@ class AllowedEdits:
         if failure is None and kind in EDITS:
             for path in named:
                 if not await self._may_have_written(path):
-                    self._note(
-                        f"the agent says that it has edited {_shown(path)}, which it could not write"
-                    )
+                    words = f"it has edited {_shown(path)}, which it could not write"
+                    self._note(f"the agent says that {words}")
         for each in found:
             if not each.lasts:
                 await self._end(each, is_made=failure is None)
