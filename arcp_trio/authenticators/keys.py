@@ -34,7 +34,7 @@ MOST_BYTES: Final = 256 * 1024
 _PUBLIC: Final = frozenset({"kty", "crv", "x", "y", "n", "e"})
 
 _FINGERPRINT_DIGITS: Final = 16
-"""Few enough that nobody finds a secret by them, and enough to tell keys apart."""
+"""Enough to tell keys apart."""
 
 Key = str | bytes | jwt.PyJWK
 

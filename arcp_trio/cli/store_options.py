@@ -50,7 +50,7 @@ class HomesOptions:
     """What `homes` can be asked for."""
 
     data: str | None = option(
-        TEXT, "DIR", "folder of the runtime", default=None, stated=defaults.DATA
+        TEXT, "DIR", "folder of the runtime", default=None, stated=defaults.NEAREST
     )
     remove: str | None = option(
         TEXT, "PRINCIPAL", "remove the homes of a principal, with what is in them", default=None

@@ -24,7 +24,7 @@ from arcp_trio.wire.errors import ArcpError, InternalError, JobError, LeaseExpir
 from arcp_trio.wire.events import REMAINING, InvalidEvent
 from arcp_trio.wire.features import Feature
 from arcp_trio.wire.json import JsonObject, JsonValue, object_in, text_in
-from arcp_trio.wire.questions import own_tool
+from arcp_trio.wire.questions import APPROVED, own_tool
 from arcp_trio.wire.rules import VENDOR
 from arcp_trio.wire.timestamps import parse_utc
 
@@ -177,6 +177,8 @@ class Forwarding:
                 await self._settle(body)
             case "status" if body.get("phase") == "credential_rotated":
                 pass  # a secret of the other runtime (§9.8)
+            case "status" if body.get("phase") == APPROVED:
+                await tell(self._job, kind, body)
             case "delegate":
                 self._delegated = True
                 await tell(self._job, DELEGATED, body)

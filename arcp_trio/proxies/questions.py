@@ -103,7 +103,9 @@ class ForwardedQuestions:
             return [(kind, each) for each in _oldest_beyond(MOST_HELD, self._calls)]
         if kind == "status" and body.get("phase") == APPROVAL:
             return []  # the job tells of it, if it has to ask
-        if kind == "status" and body.get("phase") == APPROVED and call_id in self._decided_by:
+        if kind == "status" and body.get("phase") == APPROVED:
+            if call_id not in self._decided_by:
+                return []  # nobody has decided that here
             by, told = self._decided_by.pop(call_id), object_in(body.get("result"))
             said = by + str(body.get("message")).removeprefix(str(told.get("by")))
             return [(kind, {**body, "message": said, "result": {**told, "by": by}})]

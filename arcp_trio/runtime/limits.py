@@ -135,7 +135,7 @@ class Limits:
     """From the start of an agent's program to its session, for agents that speak ACP."""
     agent_line_bytes: int = 32 * MIB
     """A line that such a program writes; a longer one ends its job."""
-    agent_home_seconds: int = 90 * 24 * 3600
+    agent_home_seconds: int = 90 * DAY
     """How long the HOME of such a program is kept, for a principal, after its last job."""
     agent_requests: int = 64
     """Requests of such a program that have no answer yet; further ones are refused."""

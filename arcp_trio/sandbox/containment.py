@@ -73,7 +73,7 @@ class Sandbox:
         given = {**(environment or {}), "TMPDIR": TMP}
         if self.network is not None:
             given |= self.network.variables()
-        hidden = self.reserved.names()
+        hidden = await trio.to_thread.run_sync(self.reserved.names)
         with pinned(leased(self.lease, hidden)) as pins:
             mounts = [*self.own, *(pin.mount for pin in pins)]
             return await start_inside(

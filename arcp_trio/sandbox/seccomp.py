@@ -1,4 +1,4 @@
-"""The filter of system calls: what no contained program needs, and the kernel is attacked through.
+"""The filter of system calls: it refuses those that serve attacks, and that no program needs.
 
 It is a program of the kernel's classic BPF. It looks at the number of a call and the lower halves
 of arguments, which is all that the kernel reads of those that are looked at here.

@@ -249,6 +249,8 @@ async def test_a_step_that_streams_the_whole(
     @agents.agent("agent", durable=True)
     async def agent(job: JobContext) -> None:
         async def report() -> None:
+            with suppress(ConnectionError):  # it is another step that has streamed the result
+                await job.step(f"other {next(tries)}", failing, retry=Retry(attempts=2, first=0.1))
             async with job.stream_result() as out:
                 out.summarize("in short")
                 await job.step("speak", tokens(out, "once "))
@@ -256,6 +258,11 @@ async def test_a_step_that_streams_the_whole(
                 if next(calls) == 1:
                     raise ConnectionError
                 await tokens(out, "a time")()
+
+        tries = itertools.count()
+
+        async def failing() -> None:
+            raise ConnectionError
 
         await job.step("report", report, retry=Retry(attempts=2))
         await job.sleep(10)

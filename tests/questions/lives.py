@@ -132,7 +132,7 @@ async def patient(job: JobContext) -> str:
 @agents.agent("fickle", durable=True)
 async def fickle(job: JobContext) -> None:
     """Do in each run something else at the same place."""
-    async with job.tool_call("mail.send", job.run):
+    async with job.tool_call("mail.send", job.input + str(job.run)):
         await trio.sleep(10)
 
 

@@ -82,6 +82,7 @@ async def test_an_approval_is_a_question(autojump_clock: MockClock) -> None:
         ),
         ("tool_result", {"call_id": "c", "result": 1, "x-vendor.arcp-trio.decision": {}}),
         ("tool_result", {"call_id": "open", "result": {"decision": "allow", "by": "bob"}}),
+        ("status", {"phase": "approved", "message": "bob has allowed it", "call_id": "open"}),
         ("", {"tool": "human.ask"}),
     ],
 )

@@ -9,6 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from arcp_trio import JobNotFound, Limits, Question, Runtime, connect
+from arcp_trio.runtime.job.approvals import MOST_ARGS_BYTES
 from arcp_trio.testing.frames import Frame
 from arcp_trio.testing.pair import open_stream
 from arcp_trio.testing.peer import TEST_TOKEN
@@ -179,19 +180,27 @@ async def test_a_no_before_a_yes_for_the_job(autojump_clock: MockClock) -> None:
     assert told.count(ASKED[0]) == 2
 
 
-async def test_a_yes_to_something_else(autojump_clock: MockClock) -> None:
-    """What was allowed with other arguments is asked for again, by code that is not the same."""
+@pytest.mark.parametrize("decided", ["allow", None])
+@pytest.mark.parametrize("size", [1, MOST_ARGS_BYTES])
+async def test_a_yes_to_something_else(
+    size: int, decided: str | None, autojump_clock: MockClock
+) -> None:
+    """Code that is not the same asks again, also if the difference is too far back to be shown."""
     store = DurableStore()
     async with life(store) as (_, peer):
-        job = await peer.submit("fickle", lease_request=MAY_SEND)
+        job = await peer.submit("fickle", "x" * size, lease_request=MAY_SEND)
         first = await next_question(peer, job["job_id"])
-        await answer(peer, first, "allow")
+        if decided:
+            await answer(peer, first, decided)
         await trio.sleep(1)
         left = copied(store)
-    async with life(left) as (_, peer):
+    async with life(left) as (runtime, peer):
         await trio.sleep(1)
         (second,) = await waiting(peer, job["job_id"])
-        assert (first["args"], second["args"]) == (1, 2)
+        assert (first["args"] != second["args"]) == (size == 1)
+        await answer(peer, second, "allow")
+        assert await waiting(peer, job["job_id"]) == []
+        assert "resumed 2" in await history(runtime, job["job_id"])  # which ends with the job
 
 
 @pytest.mark.parametrize("value", ["early", "late"])

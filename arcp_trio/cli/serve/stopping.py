@@ -118,15 +118,11 @@ class Stopping:
         if number == signal.SIGINT and self._may_ask and _can_ask():
             self._may_ask = False
             self._token.run_sync_soon(self._to_ask.set)
-            held = threading.Timer(_LOOK_SECONDS, self._say_if_held)
+            held = threading.Timer(_LOOK_SECONDS, _say_if_held, [self._to_ask])
             held.daemon = True
             held.start()
         else:
             self._mean_it()
-
-    def _say_if_held(self) -> None:
-        if not self._to_ask.is_set():
-            _say(b"an agent holds the event loop, so nothing can be asked: Ctrl-C again ends it\n")
 
     def _mean_it(self) -> None:
         for each in _SIGNALS:
@@ -153,6 +149,11 @@ class Stopping:
                 return
             self._to_ask, self._may_ask = trio.Event(), True
             _tell("going on; Ctrl-C asks again")
+
+
+def _say_if_held(asked: trio.Event) -> None:
+    if not asked.is_set():
+        _say(b"an agent holds the event loop, so nothing can be asked: Ctrl-C again ends it\n")
 
 
 def _can_ask() -> bool:

@@ -156,7 +156,7 @@ class AllowedEdits:
                     words = f"it has edited {_shown(path)}, which it could not write"
                     self._note(f"the agent says that {words}")
         for each in found:
-            if not each.lasts:
+            if each.opened is None or not each.lasts:
                 await self._end(each, is_made=failure is None)
 
     async def close(self) -> None:

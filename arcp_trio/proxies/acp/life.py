@@ -209,6 +209,7 @@ class AgentLife:
                 with suppress(ArcpError):  # the job may have ended
                     await self._events.flush()
                 await self._requests.close()
+            with trio.move_on_after(CLOSE_SECONDS, shield=True):
                 await self._edits.close()
         await self._finish(self._turn)
 

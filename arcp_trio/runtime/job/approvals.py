@@ -22,7 +22,7 @@ from arcp_trio.runtime.job.questions import ANSWER_PATH, OpenQuestion, deadline_
 from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.errors import ApprovalNeeded, InvalidRequest, PermissionDenied, Unanswered, clip
-from arcp_trio.wire.ids import new_id
+from arcp_trio.wire.ids import new_id, token_digest
 from arcp_trio.wire.json import JsonLike, JsonObject, dumps, loads, object_in
 from arcp_trio.wire.payloads import read, to_json
 from arcp_trio.wire.questions import ALLOW, APPROVAL, APPROVED, DENY, QuestionBody, Shown
@@ -59,7 +59,9 @@ class OpenApproval(OpenQuestion):
     call: OpenCall | None = None
     """The call that does nothing but wait for it."""
     is_told: bool = False
-    """The result of its call does not tell of the decision."""
+    """A yes is told at once by a status, as the call's own result comes later."""
+    asked_for: str
+    """The digest of what was asked for, with all of its arguments."""
     approval: Approval | None = None
 
     @classmethod
@@ -75,6 +77,7 @@ class OpenApproval(OpenQuestion):
             key=key,
             call=OpenCall(job, body.question_id) if state["alone"] else None,
             is_told=not state["alone"],
+            asked_for=str(state["asked_for"]),
         )
         if "decision" in state:
             approval._take(state)
@@ -138,7 +141,8 @@ class OpenApproval(OpenQuestion):
             state: JsonObject = {}
             if decided is not None:
                 asked = to_json(self.body)
-                state = {"question": asked, "alone": self.call is not None, **decided}
+                alone = self.call is not None
+                state = {"question": asked, "asked_for": self.asked_for, "alone": alone, **decided}
             self.job.memory.keep_approval(self.key, self.job.journal.length, state)
 
     def ask(self) -> None:
@@ -164,7 +168,7 @@ class OpenApproval(OpenQuestion):
             await self.wait()
         except BaseException as error:
             if not (self.answered.is_set() or job.suspended):
-                self._give_up(error)
+                self.give_up(error)
             raise
         finally:
             if not job.suspended:
@@ -184,8 +188,10 @@ class OpenApproval(OpenQuestion):
             job.authorize(self.capability, target, approvals=[approval])
         return {**approval.told()}
 
-    def _give_up(self, error: BaseException) -> None:
-        if self.call is not None:
+    def give_up(self, error: BaseException) -> None:
+        """Ask no longer."""
+        self.job.questions.close(self)
+        if self.call is not None and not self.answered.is_set():
             self.call.fail(error)
         if self.job.outcome is None:
             self._remember(None)
@@ -269,7 +275,8 @@ def ask_approval(
         for_job=f"{capability} of {', '.join(named)}{_HOWEVER.get(capability, '')}",
         truncated=truncated or None,
     )
-    before = None if key is None else _asked_before(job, key, body)
+    asked_for = token_digest(dumps([capability, named, tool, args]).decode()).hex()
+    before = None if key is None else _asked_before(job, key, asked_for)
     if before is not None:
         before.targets = targets
         return before
@@ -282,28 +289,26 @@ def ask_approval(
         key=key,
         call=call,
         is_told=is_told,
+        asked_for=asked_for,
     )
     question.ask()
     return question
 
 
-def _asked_before(job: Job, key: str, body: QuestionBody) -> OpenApproval | None:
+def _asked_before(job: Job, key: str, asked_for: str) -> OpenApproval | None:
     """Return what an earlier run has asked for at this place, if it was the same."""
     state = job.memory.reach_approval(key)
     if state is None:
         return None
-    before = read(QuestionBody, object_in(state["question"]))
-    if _asked_for(before) != _asked_for(body):
-        return None  # a yes to something else counts for nothing
-    if job.questions.is_asked(before.question_id):
-        question = job.questions.asked_before(before.question_id)
+    approval = OpenApproval.remembered(job, key, state)
+    if job.questions.is_asked(approval.body.question_id):
+        question = job.questions.asked_before(approval.body.question_id)
         assert isinstance(question, OpenApproval), "the id is that of an approval"
-        return question
-    return OpenApproval.remembered(job, key, state)
-
-
-def _asked_for(body: QuestionBody) -> object:
-    return body.capability, body.targets, body.tool, body.args
+        approval = question
+    if approval.asked_for != asked_for:  # a yes to something else counts for nothing
+        approval.give_up(Unanswered("the agent asks for something else now"))
+        return None
+    return approval
 
 
 async def decided_alone(

@@ -158,7 +158,7 @@ class Desk:
     async def begin_tool(self, key: str, tool: str, args: JsonLike) -> JsonObject:
         """Begin a tool call that is a step; return what an earlier run has left, and its id.
 
-        And whether people are `asked`: then the call waits for their `decision`.
+        `asked` is true if a person has to decide first: then await `decision`.
         """
         state, call = await steps.begin_call(self.job, key, tool, args)
         if call is None:

@@ -17,7 +17,7 @@ from arcp_trio.wire import events
 from arcp_trio.wire.errors import ArcpError, JobCancelled, clip
 from arcp_trio.wire.event_bodies import ResultChunkBody
 from arcp_trio.wire.events import InvalidEvent
-from arcp_trio.wire.questions import DECISION, QUESTION, RUNTIME_TOOLS
+from arcp_trio.wire.questions import APPROVAL, APPROVED, DECISION, QUESTION, RUNTIME_TOOLS
 from arcp_trio.wire.rules import VENDOR
 from arcp_trio.wire.timestamps import rfc3339
 
@@ -50,12 +50,14 @@ async def emit(
     for name in body:
         if f"{name}".startswith(VENDOR):
             raise InvalidEvent(f"{kind}: only the runtime sets {clip(name)} @ $")
+    if kind == "status" and body.get("phase") in (APPROVAL, APPROVED):
+        raise InvalidEvent("status: only the runtime tells of approvals @ $.phase")
     if kind == "tool_call":
         refuse_tool(body.get("tool"))
     if kind == "tool_result" and job.questions.waits(body.get("call_id")):
         raise InvalidEvent("tool_result: the call waits for the answer of a person @ $.call_id")
     if kind == "result_chunk" and job.memory.durable and telling is Telling.ALWAYS:
-        raise InvalidEvent(f"{kind}: expected outside of steps, where stream_result works @ $")
+        raise InvalidEvent(f"{kind}: emit it outside of steps, or use job.stream_result() @ $")
     charged = add_event(job, kind, body, telling)
     error = None if charged is None else costs.overspent(job, charged)
     await give_way(job)

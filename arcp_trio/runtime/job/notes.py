@@ -70,10 +70,14 @@ async def hold(job: Job, name: str) -> str | None:
     key = _key_of(name)
     claim = ClaimKey(job.principal, key, b"", job.id, math.inf)
     claimed = job.core.store.put(claim)
-    await claimed.committed()
-    if job.id not in claimed.refused:
-        return None
-    return await shared.claimant(job.principal, key) or "a job that has just ended"
+    try:
+        await claimed.committed()
+        if job.id not in claimed.refused:
+            return None
+        return await shared.claimant(job.principal, key) or "a job that has just ended"
+    except BaseException:
+        release(job, name)  # the claim may still be stored
+        raise
 
 
 def release(job: Job, name: str) -> None:

@@ -99,7 +99,9 @@ class Questions:
         """
         job, limits = question.job, question.job.core.limits
         if self.is_asked(question.body.question_id):
-            raise InternalError("tasks of a durable job that do the same side by side both ask")
+            raise InternalError(
+                "two tasks ask for the same at once: order them, or name their calls apart"
+            )
         helps = "wait for an answer first"
         if len(self._open) >= limits.questions_per_job:
             most = limits.questions_per_job
@@ -137,7 +139,7 @@ class Questions:
     @property
     def are_open(self) -> bool:
         """Whether the job waits for people."""
-        return bool(self._open)
+        return any(each.is_open for each in self._open.values())
 
     def show(self, job: Job) -> None:
         """Have the job counted as one that waits, or not, and other nodes list what is open."""

@@ -86,7 +86,11 @@ class ResultWriter:
             raise job.chunks.fail(InternalError("a job has only one streamed result"))
         left = job.memory.result
         job.chunks = ResultChunks(new_id("res_"))
-        text = await recall_result(job, job.chunks) if left else b""
+        try:
+            text = await recall_result(job, job.chunks) if left else b""
+        except BaseException:
+            job.chunks = None  # the next try begins where this one did
+            raise
         job.memory.result = []
         writer = cls(job, job.chunks, encoding, author)
         writer._recall(left, text)
@@ -183,7 +187,7 @@ class ResultWriter:
 
     def fail_step(self, key: str) -> None:
         """Expect a step whose function is called again to write again what it has written."""
-        self.is_left = is_within(self._author, key)
+        self.is_left = self.is_left or is_within(self._author, key)
         for author in self._authors.all:
             if is_within(author, key) and not self._job.memory.is_done(author):
                 self._authors.begin_again(author)
@@ -202,6 +206,7 @@ class ResultWriter:
             self._chunks.begin_anew(new_id("res_"))
             # In one step: what is stored is the one result or the other.
             self._flush()
+            self._sent_meanwhile.clear()
 
     async def _whole(self) -> bytes:
         """Return all that was written, also what is written while the rest is read back."""

@@ -197,6 +197,7 @@ class DurableCalls(JobView):
 
     # -- where the agent is
 
+    @awaited
     async def authorize_or_ask(self, capability: str, target: str) -> None:
         """Return if the lease allows an operation, at once or because people do. Then do it.
 
