@@ -33,7 +33,8 @@ def run(options: StopOptions) -> int:
                     time.sleep(_LOOK_SECONDS)
                     if not told and time.monotonic() - begun > _LONG_SECONDS:
                         told = True
-                        _say(f"process {process} lets its jobs finish; press Ctrl-C to stop waiting")
+                        words = "lets its jobs finish; press Ctrl-C to stop waiting"
+                        _say(f"process {process} {words}")
                 _say(f"the serve of {folder} has ended")
                 return ExitCode.SUCCESS
     except FileNotFoundError:
