@@ -181,7 +181,8 @@ def feed_twice(patch: pytest.MonkeyPatch) -> None:
 
     def begin_anyway(self: Observing, *args: object) -> None:
         with pytest.MonkeyPatch.context() as there:
-            there.setattr(self, "_has", lambda *_: False)
+            there.setattr(self, "_follows", lambda *_, **__: False)
+            there.setattr(self, "_submitted", lambda *_: False)
             begin(self, *args)  # type: ignore[arg-type]
 
     patch.setattr(Observing, "_begin", begin_anyway)

@@ -22,6 +22,7 @@ from arcp_trio import (
 from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.wire.features import CLIENT_FEATURES, Feature
+from arcp_trio.wire.questions import QUESTION
 from arcp_trio.wire.timestamps import rfc3339
 from tests.questions.approving import ASK, approving, begun, result_of
 from tests.questions.support import answer, listed, next_question, outcome
@@ -113,6 +114,32 @@ async def test_an_agent_cannot_say_what_only_the_runtime_says(
         assert len(refused) == 1
         kinds = [each["kind"] for each in told if "kind" in each]
         assert kinds == ["tool_call", "status", "x-vendor.arcp-trio.question", "tool_result"]
+
+
+async def test_an_id_stands_for_one_question(autojump_clock: MockClock) -> None:
+    """Nobody who reads one question can be made to answer another one."""
+    refused: list[str] = []
+
+    async with approving() as stage:
+
+        @stage.runtime.agent("swap")
+        async def swap(job: JobContext) -> None:
+            await job.emit("tool_call", {"tool": "t", "call_id": "open", "args": None})
+            for args in ("harmless", "harmless", "harmful"):
+                try:
+                    await job.ask_approval("open", "t", args, "tool.call", ["t"])
+                except InvalidRequest as error:
+                    refused.append(str(error))
+                else:
+                    with trio.move_on_after(1):
+                        await job.decision("open")
+
+        peer = await stage.welcomed()
+        job_id = await begun(peer, agent="swap")
+        told = [each["payload"] for each in await until_end(peer, job_id)]
+        asked = [each["body"]["args"] for each in told if each.get("kind") == QUESTION]
+        assert asked == ["harmless", "harmless"]
+        assert refused == ["people were asked something else under this id: take another id"]
 
 
 async def test_a_denial(autojump_clock: MockClock) -> None:

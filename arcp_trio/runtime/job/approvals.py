@@ -64,6 +64,11 @@ class OpenApproval(OpenQuestion):
     """The digest of what was asked for, with all of its arguments."""
     approval: Approval | None = None
 
+    @property
+    def subject(self) -> str:
+        """What is asked for, with all of its arguments."""
+        return self.asked_for
+
     @classmethod
     def remembered(cls, job: Job, key: str, state: JsonObject) -> OpenApproval:
         """Return what an earlier run has asked for, with the decision if there is one."""

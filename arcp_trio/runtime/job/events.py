@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MOST_OPEN_CALLS: Final = 10_000
 """Calls that one job is known to have begun and not ended, at most; they are ended in one step."""
 
+_OF_THE_RUNTIME: Final = (APPROVAL, APPROVED, "credential_rotated")
+"""Phases that clients act upon."""
+
 EMITS_PER_CHECKPOINT: Final = 64
 """How many emits of a job one checkpoint is for; the others only look for cancellation."""
 
@@ -50,8 +53,8 @@ async def emit(
     for name in body:
         if f"{name}".startswith(VENDOR):
             raise InvalidEvent(f"{kind}: only the runtime sets {clip(name)} @ $")
-    if kind == "status" and body.get("phase") in (APPROVAL, APPROVED):
-        raise InvalidEvent("status: only the runtime tells of approvals @ $.phase")
+    if kind == "status" and body.get("phase") in _OF_THE_RUNTIME:
+        raise InvalidEvent(f"status: only the runtime tells of {body['phase']} @ $.phase")
     if kind == "tool_call":
         refuse_tool(body.get("tool"))
     if kind == "tool_result" and job.questions.waits(body.get("call_id")):

@@ -17,7 +17,8 @@ import trio
 from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.shared_writes import KeepQuestions
-from arcp_trio.wire.errors import InternalError
+from arcp_trio.wire.errors import InternalError, InvalidRequest
+from arcp_trio.wire.ids import token_digest
 from arcp_trio.wire.json import JsonLike, JsonObject, dumps
 from arcp_trio.wire.payloads import to_json
 from arcp_trio.wire.questions import QUESTION, QuestionBody
@@ -26,6 +27,9 @@ from arcp_trio.wire.timestamps import parse_rfc3339
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.commands import AnswerTo
     from arcp_trio.runtime.job.job import Job
+
+MOST_SUBJECTS: Final = 10_000
+"""Questions of a job whose ids are known to be used."""
 
 ANSWER_PATH: Final = "$.payload.answer"
 """Where the answer stands in its message."""
@@ -52,6 +56,12 @@ class OpenQuestion(ABC):
         # An agent may be slow to notice the end of its time, or of its job.
         in_time = trio.current_time() < self.deadline
         return in_time and self.job.outcome is None and not self.answered.is_set()
+
+    @property
+    def subject(self) -> str:
+        """What is asked: two questions with the same are one to those who answer."""
+        body = self.body
+        return dumps([body.prompt, body.options, to_json(body).get("schema")]).decode()
 
     def announce(self) -> None:
         """Tell all that watch the job of the question."""
@@ -84,6 +94,8 @@ class Questions:
 
     def __init__(self) -> None:
         self._open: dict[str, OpenQuestion] = {}
+        self._subjects: dict[bytes, bytes] = {}
+        """Digests of what was asked, by those of the ids under which it was."""
         self.decided: dict[str, JsonObject] = {}
         """What people have decided on calls that have no result yet."""
 
@@ -102,6 +114,9 @@ class Questions:
             raise InternalError(
                 "two tasks ask for the same at once: order them, or name their calls apart"
             )
+        known, subject = token_digest(question.body.question_id), token_digest(question.subject)
+        if self._subjects.get(known, subject) != subject:  # who answers may still see the other one
+            raise InvalidRequest("people were asked something else under this id: take another id")
         helps = "wait for an answer first"
         if len(self._open) >= limits.questions_per_job:
             most = limits.questions_per_job
@@ -111,6 +126,9 @@ class Questions:
             most = limits.question_bytes
             raise job.core.metrics.refused(limit_hit("question_bytes", most, what_helps=helps))
         question.announce()
+        self._subjects[known] = subject
+        if len(self._subjects) > MOST_SUBJECTS:
+            del self._subjects[next(iter(self._subjects))]
         self.reopen(question)
 
     def reopen(self, question: OpenQuestion) -> None:
