@@ -171,10 +171,10 @@ class Budget:
         if currency is None:
             return f"a cost without a unit, and the budget is in {known}: give the metric its unit"
         if currency not in named:
-            unit = clip(repr(currency))
-            return (
-                f"a cost in {unit}, and the budget is in {known}: the job needs one in {unit}, too"
-            )
+            unit, helps = clip(repr(currency)), "the job needs one in that unit, too"
+            if currency.upper() in named:
+                helps = f"did you mean {currency.upper()}?"
+            return f"a cost in {unit}, and the budget is in {known}: {helps}"
         used_up = any(node._remaining.get(currency, 1) <= 0 for node in self._line())
         return f"{currency} budget exhausted" if used_up else None
 

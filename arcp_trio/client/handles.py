@@ -9,7 +9,7 @@ import trio
 
 from arcp_trio.client.calls import NO_REASON, WantedEvents, cancel_call, subscribe_call
 from arcp_trio.client.dialects import STANDARD
-from arcp_trio.client.errors import ConnectionFailed, EventsNotKept, afresh
+from arcp_trio.client.errors import BrokenResult, ConnectionFailed, EventsNotKept, afresh
 from arcp_trio.client.events import Event, EventCheckpoints, is_notice
 from arcp_trio.client.job_stream import EventView
 from arcp_trio.client.questions import Question, QuestionIterator
@@ -98,7 +98,16 @@ class _Handle:
         """
         with self._session.unread.waiting():
             end = await self._stream.end.wait()
+            if isinstance(end.error, BrokenResult) and self._view.history and self._can_replay():
+                # The job had ended when this session came to it: its chunks are history.
+                wanted = WantedEvents(history=True, for_iteration=True)
+                fresh, _ = await self._session.call(subscribe_call(self.id, wanted))
+                end = await fresh.stream.end.wait()
         return end.get()
+
+    def _can_replay(self) -> bool:
+        greeting = self._session.greeting
+        return greeting.dialect is STANDARD and Feature.SUBSCRIBE in greeting.features
 
 
 class JobHandle(_Handle):

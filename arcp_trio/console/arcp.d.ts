@@ -3,7 +3,7 @@
  * cluster's nodes, are tried in turn.
  * @param {string | string[]} url @param {Options} options
  */
-export function connect(url: string | string[], options: Options): Promise<Client>;
+export function connect(url: string | string[], options?: Options): Promise<Client>;
 /** A refusal of the runtime, or the end of a job that has failed (§12). */
 export class ArcpError extends Error {
     /** @param {Fields} payload */
@@ -18,7 +18,7 @@ export class ArcpError extends Error {
 /** A session with a runtime, over one connection after another; `connect` makes one. */
 export class Client {
     /** @param {string | string[]} url @param {Options} options */
-    constructor(url: string | string[], options: Options);
+    constructor(url: string | string[], options?: Options);
     /** The address that is used now. */
     url: string;
     /** @type {State} */

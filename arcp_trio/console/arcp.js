@@ -42,7 +42,7 @@ export class ArcpError extends Error {
  * cluster's nodes, are tried in turn.
  * @param {string | string[]} url @param {Options} options
  */
-export async function connect(url, options) {
+export async function connect(url, options = /** @type {any} */ ({})) {
 	const client = new Client(url, options);
 	await client.opened;
 	return client;
@@ -52,6 +52,8 @@ export async function connect(url, options) {
 export class Client {
 	/** @type {Options} */
 	#options;
+	/** The jobs whose streamed results are asked for. @type {Set<string>} */
+	#asked = new Set();
 	#opened = deferred();
 	#closed = deferred();
 	/** @type {WebSocket | null} */
@@ -81,7 +83,7 @@ export class Client {
 	#timers = new Set();
 
 	/** @param {string | string[]} url @param {Options} options */
-	constructor(url, options) {
+	constructor(url, options = /** @type {any} */ ({})) {
 		if (!options.WebSocket && !globalThis.WebSocket) {
 			const advice = 'use Node 22 or later, or give one: connect(url, { token, WebSocket }), from the package ws';
 			throw new Error(`there is no WebSocket here: ${advice}`);
@@ -499,9 +501,19 @@ export class Client {
 			ts: payload.completed_at,
 		};
 		if (frame.type === 'job.error') end.error = new ArcpError(payload);
-		else end.result = payload.result_id ? stream?.chunks.whole(payload.result_id) : payload.result;
+		else end.result = payload.result_id ? this.#streamed(stream, payload.result_id, frame.job_id) : payload.result;
 		stream?.finish(end);
 		this.#options.onevent?.(end);
+	}
+
+	/** A streamed result. If its chunks came before this session came to the job, they are asked for. */
+	#streamed(stream, resultId, jobId) {
+		if (!stream || stream.chunks.has(resultId)) return stream?.chunks.whole(resultId);
+		if (this.#asked.has(jobId)) return Promise.reject(new Error('the chunks of the result are no longer stored'));
+		this.#asked.add(jobId);
+		return this.subscribe(jobId, { history: true })
+			.then((job) => job.result)
+			.finally(() => this.#asked.delete(jobId));
 	}
 }
 
@@ -688,6 +700,11 @@ class Chunks {
 		const parts = this.#parts.get(result_id);
 		if (parts) parts.push(part);
 		else this.#parts.set(result_id, [part]);
+	}
+
+	/** @param {string} resultId */
+	has(resultId) {
+		return this.#parts.has(resultId);
 	}
 
 	whole(resultId) {

@@ -342,6 +342,26 @@ async def test_a_key_whose_job_has_ended(autojump_clock: MockClock) -> None:
                 assert [event.body["message"] async for event in job.events()] == list("012")
 
 
+async def test_a_key_whose_job_has_streamed_its_result(autojump_clock: MockClock) -> None:
+    """A submit under the key of such a job gives the result, with or without its events."""
+    async with real_runtime() as runtime:
+
+        @runtime.agent("streamer")
+        async def streamer(job: JobContext) -> None:
+            async with job.stream_result() as out:
+                await out.write("once ")
+                await trio.sleep(1)
+                await out.write("upon a time")
+
+        for iterates in (False, True, False):
+            async with connect(Network(runtime).open, token=TOKEN) as client:
+                job = await client.submit("streamer", idempotency_key="k")
+                if iterates:
+                    assert len([event async for event in job.events()]) >= 2
+                assert await job.result() == "once upon a time"
+                assert await job.result() == "once upon a time"
+
+
 async def test_notices_that_the_client_is_behind_are_no_history(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

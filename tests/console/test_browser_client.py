@@ -114,7 +114,7 @@ def test_each_iteration_sees_every_event(commands: Commands) -> None:
         "sameKey": whole,
         "left": [],
         "leftResult": "the job is followed no longer",
-        "streamed": [100_000] * 2,
+        "streamed": [100_000] * 3,
         "many": [25_000] * 2,
         "withHandler": "onevent gets the events, so that jobs cannot be iterated over",
         "told": ["progress"] * 4 + ["end"],

@@ -223,8 +223,8 @@ async def test_what_is_not_counted(
 @pytest.mark.parametrize(
     ("unit", "words"),
     [
-        ("EUR", "a cost in 'EUR', and the budget is in USD: the job needs one in 'EUR', too"),
-        ("usd", "a cost in 'usd', and the budget is in USD: the job needs one in 'usd', too"),
+        ("EUR", "a cost in 'EUR', and the budget is in USD: the job needs one in that unit, too"),
+        ("usd", "a cost in 'usd', and the budget is in USD: did you mean USD?"),
         (None, "a cost without a unit, and the budget is in USD: give the metric its unit"),
     ],
 )

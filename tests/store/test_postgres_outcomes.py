@@ -73,7 +73,6 @@ async def stored_in_spite_of(at: int, url: str) -> bool:
         return sprung.is_set()
 
 
-@pytest.mark.logs_error("store in trouble")
 async def test_a_cut_at_each_message_of_a_group() -> None:
     """A connection that is lost at any message of a group costs a try, and no write comes twice."""
     happened: list[bool] = []

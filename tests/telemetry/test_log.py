@@ -301,7 +301,8 @@ async def test_the_steps_of_a_shutdown(lines: Lines, autojump_clock: MockClock) 
         "runtime over",
     ]
     begun = lines.of("shutting down")
-    assert begun == {"level": "info", "jobs": 1, "drain_seconds": 5}
+    left = {"ending": 1, "going_on": 0, "waiting_for_people": 0}
+    assert begun == {"level": "info", "jobs": 1, "drain_seconds": 5, **left}
     assert lines.of("connection ended")["close_code"] == 1001
 
 

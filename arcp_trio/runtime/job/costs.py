@@ -73,6 +73,8 @@ def charge(job: Job, metric: Mapping[str, JsonLike]) -> Charge | None:
     unit = currency if isinstance(currency, str) else None
     budget = job.authority.budget
     objection = budget.objection(unit)
+    if objection is not None and job.costs_over >= MOST_OVER:
+        raise BudgetExhausted(objection)  # the job is being ended for it already
     try:
         budgets = budget.charge(unit or "", value)
     except ValueError as error:

@@ -53,9 +53,12 @@ other.unsubscribe(observed.id);
 told.left = await reading;
 told.leftResult = await reason(observed.result);
 await client.stop(observed.id);
-const streamed = await client.submit('report', { size: 100_000 });
+const report = { size: 100_000 };
+const streamed = await client.submit('report', report, { idempotencyKey: 'report' });
 const twice = await client.subscribe(streamed.id, { history: true });
 told.streamed = [(await streamed.result).length, (await twice.result).length];
+const ended = await other.submit('report', report, { idempotencyKey: 'report' });
+told.streamed.push((await ended.result).length);
 
 const many = await client.submit('chatty', { n: 25_000, size: 1 });
 told.many = [];
