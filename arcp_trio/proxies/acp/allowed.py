@@ -8,8 +8,10 @@ tool call ends. An edit that was not made is a problem that the job tells at its
 
 from __future__ import annotations
 
+import logging
 import os
 import posixpath
+import signal
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
@@ -25,7 +27,7 @@ from arcp_trio.proxies.acp.operation import WRITE, Clearance
 from arcp_trio.runtime.job.context import cover_approval
 from arcp_trio.sandbox.opening import close_for_writing, open_for_writing
 from arcp_trio.sandbox.plan import upwards
-from arcp_trio.wire.errors import ApprovalNeeded, ArcpError, clip
+from arcp_trio.wire.errors import ApprovalNeeded, ArcpError, InternalError, clip
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonObject, text_in
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from arcp_trio.proxies.acp.workplace import Workplace
     from arcp_trio.runtime.job.context import JobContext
     from arcp_trio.transport.stdio import ChildProcess
+
+log = logging.getLogger(__name__)
 
 EDITS: Final = frozenset({"edit", "delete", "move"})
 """Kinds of tool calls that change files."""
@@ -59,7 +63,9 @@ class _Allowed:
     before: Sequence[int] | None = None
     """What tells one state of the file from another; None: it was not there."""
     opened: tuple[str, os.stat_result] | None = None
-    """The file that the sandbox can write because of this, and its real path."""
+    """The file that was made writable because of this, and its real path."""
+    mount: int | None = None
+    """What lets the sandbox write it."""
     created: bool = False
     used: bool = False
     """Whether it has covered a write through the runtime."""
@@ -75,6 +81,8 @@ class AllowedEdits:
     def __init__(self, job: JobContext, place: Workplace) -> None:
         self.program: ChildProcess | None = None
         """The agent, once it runs."""
+        self.failure: ArcpError | None = None
+        """Why the agent was killed, if it was."""
         self._job = job
         self._place = place
         self._allowed: list[_Allowed] = []
@@ -186,7 +194,12 @@ class AllowedEdits:
             assert allowed.opened is not None
             sandbox = None if self.program is None else self.program.sandbox
             if sandbox is not None:
-                await open_for_writing(sandbox, *allowed.opened)
+                allowed.mount = await open_for_writing(sandbox, *allowed.opened)
+        except TimeoutError as error:
+            self._fail(path, error)
+        except trio.Cancelled as cancelled:
+            self._fail(path, cancelled)
+            raise
         except (ArcpError, OSError) as error:
             why = error.message if isinstance(error, ArcpError) else str(error)
             self._note(f"the agent cannot write {_shown(path)} by itself: {clip(why)}")
@@ -220,13 +233,27 @@ class AllowedEdits:
         for each in self._allowed:  # another edit of it goes on
             if each.opened is None and _same(each.path, allowed.path):
                 each.opened, each.created = allowed.opened, allowed.created
+                each.mount = allowed.mount
                 return
         sandbox = None if self.program is None else self.program.sandbox
-        if sandbox is not None:
-            with suppress(OSError):  # if the file was replaced, its mount has gone with it
-                await close_for_writing(sandbox, *allowed.opened)
+        if sandbox is not None and allowed.mount is not None:
+            try:
+                await close_for_writing(sandbox, allowed.mount)
+            except OSError as error:
+                self._fail(allowed.path, error)
+            except trio.Cancelled as cancelled:
+                self._fail(allowed.path, cancelled)
+                raise
         if allowed.created:
             await trio.to_thread.run_sync(_remove_if_empty, *allowed.opened)
+
+    def _fail(self, path: str, error: BaseException) -> None:
+        """End the program, which could go on writing a file that it was allowed to edit once."""
+        words = f"the agent could go on writing {_shown(path)}, and was killed: {clip(str(error))}"
+        log.warning("%s", words, extra={"job_id": self._job.id, "agent": self._job.agent})
+        self.failure = self.failure or InternalError(words)
+        if self.program is not None:
+            self.program.signal(signal.SIGKILL)
 
     # -- helpers
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from arcp_trio import Client, JobHandle, Question
+from arcp_trio import ArcpError, Client, JobHandle, Question
 from arcp_trio.testing.frames import Frame
 from tests.proxies.acp.asking import ALLOWED, ASK, Asked, asked_in
 from tests.proxies.acp.stage import connected, steps
@@ -252,3 +256,51 @@ async def test_an_edit_that_was_not_made_without_a_sandbox(shop: Path) -> None:
     assert warnings(done) == [
         f"an edit was allowed and not made: {shop}/cart.py is as it was",
     ]
+
+
+@CONTAINED
+async def test_a_file_that_cannot_be_closed_again(shop: Path) -> None:
+    """The agent ends at once: it could go on writing what it was allowed to write once."""
+    folder = shop / "a"
+    folder.mkdir()
+    path = folder / "f"
+    path.write_text("one\n")
+    call = edit(path, "one", "1")
+    with deep(shop) as below:
+        async with connected(sandbox="require") as client:
+
+            @client.on_question
+            async def decide(question: Question) -> None:
+                if question.tool and "write_text_file" in question.tool:
+                    os.rename("a", "a", src_dir_fd=below.top, dst_dir_fd=below.fd)
+                await question.answer("allow")
+
+            with pytest.raises(ArcpError, match=r"could go on writing .*, and was killed"):
+                await edited(
+                    client,
+                    shop,
+                    *(["ask", call], ["run", "echo 1 > a/f"], ["write", f"{shop}/other.py", "x"]),
+                    *(told(call, "completed"), ["read", "/"], ["say", "alive"]),
+                )
+
+
+@attrs.frozen
+class Deep:
+    """A folder in another one whose path no call of the kernel takes."""
+
+    top: int
+    fd: int
+
+
+@contextmanager
+def deep(folder: Path) -> Iterator[Deep]:
+    """Make such a folder for the block."""
+    with ExitStack() as stack:
+        first = at = os.open(folder, os.O_RDONLY)
+        stack.callback(os.close, first)
+        for _ in range(20):
+            name = "d" * 250
+            os.mkdir(name, dir_fd=at)
+            at = os.open(name, os.O_RDONLY, dir_fd=at)
+            stack.callback(os.close, at)
+        yield Deep(first, at)
