@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -203,6 +204,53 @@ async def test_what_was_not_shown_is_asked_about(shop: Path) -> None:
     (change,) = seen[6].shown.changes or []
     assert (change.diff, change.note) == ("", "the agent gives no diff of what it will write")
     assert path.read_text() == "last\n"
+
+
+async def test_a_twin_path_and_other_kinds(shop: Path) -> None:
+    """A diff of another path is none of this one, and a permission to delete covers no write."""
+    twin = f"{shop}/a/x/%2E%2E/../cart.py"
+    call = {**edit(shop / "a/x/cart.py"), "content": edit(Path(twin), "one", "1")["content"]}
+    path = shop / "cart.py"
+    async with connected() as client:
+        seen = answering(client)
+        await edited(
+            client,
+            shop,
+            ["ask", call],
+            *(["ask", {**edit(path), "kind": "delete"}], ["write", str(path), "1\n"]),
+            *(["ask", {**edit(path), "kind": "move"}], ["write", str(path), "2\n"]),
+        )
+    clear, unclear = sorted(seen[0].shown.changes or [], key=lambda each: each.diff, reverse=True)
+    assert clear.path == twin
+    assert (unclear.path, unclear.diff) == (f"{shop}/a/x/cart.py", "")
+    assert unclear.note == "the agent gives no diff of what it will write"
+    tools = [(each.tool or "").rpartition("/")[2] for each in seen[1:]]
+    assert tools == ["request_permission", "write_text_file"] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [("edit", "toolCallId"), ("execute", "toolCallId"), ("edit", "content")]
+)
+async def test_long_requests_are_not_kept(shop: Path, kind: str, field: str) -> None:
+    """What a lease allows or refuses by itself takes no memory until the call ends."""
+    tool = {"kind": kind, "title": "t", "rawInput": {"path": f"{shop}/a/f"}}
+    kept: list[int] = []
+    async with connected() as client:
+
+        @client.on_question
+        async def decide(question: Question) -> None:
+            kept.append(tracemalloc.get_traced_memory()[0])
+            await question.answer("allow")
+
+        tracemalloc.start()
+        try:
+            long = ["ask_long", 40, 1_000_000, tool, field]
+            call = edit(shop / "cart.py", "two", "2")
+            await edited(client, shop, long, ["ask", call], **{"fs.write": [f"{shop}/a/**"]})
+        finally:
+            tracemalloc.stop()
+    assert len(kept) == 1
+    assert kept[0] < 20_000_000
 
 
 async def test_a_diff_that_is_not_of_the_file(shop: Path) -> None:
