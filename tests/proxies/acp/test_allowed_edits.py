@@ -120,6 +120,32 @@ async def test_a_new_file_in_a_new_folder(shop: Path) -> None:
 
 
 @CONTAINED
+async def test_who_owns_what_is_made(shop: Path) -> None:
+    """A file and a folder that are made belong to the owner of the folder that they are in."""
+    owner = 65_534 if os.geteuid() == 0 else os.geteuid()
+    os.chown(shop, owner, -1)
+    path = shop / "a/new.py"
+    async with connected(sandbox="require") as client:
+        answering(client)
+        await edited(client, shop, ["ask", edit(path, "", "new\n")], ["run", "echo 1 > a/new.py"])
+    assert [each.stat().st_uid for each in (path, path.parent)] == [owner, owner]
+
+
+@CONTAINED
+async def test_no_folder_behind_a_link(shop: Path) -> None:
+    """An approval makes no folder in another place than the question names."""
+    (shop / "lib").mkdir()
+    (shop / "link").symlink_to("lib")
+    call = edit(shop / "link/new/f.py", "", "new\n")
+    async with connected(sandbox="require") as client:
+        answering(client)
+        done, _ = await edited(client, shop, ["ask", call])
+    assert not (shop / "lib/new").exists()
+    (warning, *_) = warnings(done)
+    assert warning.startswith(f"the agent cannot write {shop}/link/new/f.py by itself")
+
+
+@CONTAINED
 async def test_for_the_job(shop: Path) -> None:
     """What is allowed for the job can be written to its end, and nobody is asked again."""
     path = shop / "cart.py"
