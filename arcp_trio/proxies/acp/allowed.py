@@ -231,7 +231,7 @@ class AllowedEdits:
     async def _make_folder(self, allowed: _Allowed) -> None:
         """Make the folder of a file, with those above it.
 
-        Whoever has decided on the file has seen the path of that folder, if no link leads to it.
+        The person who has decided on the file has seen its folder, too, if no link leads there.
         """
         folder = posixpath.normpath(posixpath.dirname(allowed.path))
         real = await trio.to_thread.run_sync(os.path.realpath, folder)

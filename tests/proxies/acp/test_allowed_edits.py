@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -233,7 +233,7 @@ async def test_what_was_not_shown_is_asked_about(shop: Path) -> None:
 
 
 async def test_a_twin_path_and_other_kinds(shop: Path) -> None:
-    """A diff of another path is none of this one, and a permission to delete covers no write."""
+    """A diff of another path says nothing of this one; to delete or move covers no write."""
     twin = f"{shop}/a/x/%2E%2E/../cart.py"
     call = {**edit(shop / "a/x/cart.py"), "content": edit(Path(twin), "one", "1")["content"]}
     path = shop / "cart.py"
@@ -277,6 +277,26 @@ async def test_long_requests_are_not_kept(shop: Path, kind: str, field: str) -> 
             tracemalloc.stop()
     assert len(kept) == 1
     assert kept[0] < 20_000_000
+
+
+@CONTAINED
+async def test_the_oldest_of_many_permissions_ends(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more files than a bound stay writable at once."""
+    monkeypatch.setattr("arcp_trio.proxies.acp.allowed.MOST_ALLOWED", 2)
+    cart, other, new = shop / "cart.py", shop / "other.py", shop / "new.py"
+    async with connected(sandbox="require") as client:
+        answering(client)
+        done, _ = await edited(
+            client,
+            shop,
+            *(["ask", edit(cart, call_id="a")], ["run", "echo 1 > cart.py"]),
+            *(["ask", edit(path, call_id=path.name)] for path in (other, new)),
+            ["run", "echo 2 > cart.py; echo 2 > other.py; echo 2 > new.py"],
+        )
+    assert [path.read_text() for path in (cart, other, new)] == ["1\n", "2\n", "2\n"]
+    assert warnings(done) == []
 
 
 async def test_a_diff_that_is_not_of_the_file(shop: Path) -> None:
@@ -367,7 +387,7 @@ class Deep:
 
 
 @contextmanager
-def deep(folder: Path) -> Iterator[Deep]:
+def deep(folder: Path) -> Generator[Deep]:
     """Make such a folder for the block."""
     with ExitStack() as stack:
         first = at = os.open(folder, os.O_RDONLY)
