@@ -196,8 +196,13 @@ class AllowedEdits:
 
     async def close(self) -> None:
         """End what is still allowed, as the turn is over."""
-        while self._allowed:
-            await self._end(self._allowed[0], is_made=True)
+        try:
+            while self._allowed:
+                await self._end(self._allowed[0], is_made=True)
+        except trio.Cancelled:
+            if any(each.mount is not None for each in self._allowed):
+                self._kill()
+            raise
 
     # -- what the sandbox can write
 
@@ -221,8 +226,8 @@ class AllowedEdits:
                 allowed.mount = await open_for_writing(sandbox, *allowed.opened)
         except TimeoutError as error:
             self._fail(path, error)
-        except trio.Cancelled as cancelled:
-            self._fail(path, cancelled)
+        except trio.Cancelled:
+            self._kill()
             raise
         except (ArcpError, OSError) as error:
             why = error.message if isinstance(error, ArcpError) else str(error)
@@ -261,15 +266,27 @@ class AllowedEdits:
         if allowed not in self._allowed:
             return  # another task ends it
         self._allowed.remove(allowed)
+        try:
+            await self._close(allowed)
+        except trio.Cancelled:
+            if allowed.mount is not None:
+                self._kill()
+            raise
         after = await trio.to_thread.run_sync(_state, allowed.path)
         if is_made and after == allowed.before:
             self._note(f"an edit was allowed and not made: {_shown(allowed.path)} is as it was")
+        if allowed.opened is not None and allowed.created:
+            await trio.to_thread.run_sync(_remove_if_empty, *allowed.opened)
+
+    async def _close(self, allowed: _Allowed) -> None:
+        """Have the sandbox no longer write a file, unless another edit of it goes on."""
         if allowed.opened is None:
             return
-        for each in self._allowed:  # another edit of it goes on
+        for each in self._allowed:
             if each.opened is None and each.place == allowed.place:
                 each.opened, each.created = allowed.opened, allowed.created
                 each.mount = allowed.mount
+                allowed.opened = allowed.mount = None
                 return
         sandbox = None if self.program is None else self.program.sandbox
         if sandbox is not None and allowed.mount is not None:
@@ -277,17 +294,15 @@ class AllowedEdits:
                 await close_for_writing(sandbox, allowed.mount)
             except OSError as error:
                 self._fail(allowed.path, error)
-            except trio.Cancelled as cancelled:
-                self._fail(allowed.path, cancelled)
-                raise
-        if allowed.created:
-            await trio.to_thread.run_sync(_remove_if_empty, *allowed.opened)
 
     def _fail(self, path: str, error: BaseException) -> None:
         """End the program, which could go on writing a file that it was allowed to edit once."""
         words = f"the agent could go on writing {_shown(path)}, and was killed: {clip(str(error))}"
         log.warning("%s", words, extra={"job_id": self._job.id, "agent": self._job.agent})
         self.failure = self.failure or InternalError(words)
+        self._kill()
+
+    def _kill(self) -> None:
         if self.program is not None:
             self.program.signal(signal.SIGKILL)
 

@@ -378,6 +378,20 @@ async def test_a_file_that_cannot_be_closed_again(shop: Path) -> None:
                 )
 
 
+@CONTAINED
+async def test_files_that_are_not_closed_in_time(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent, whose turn is over, is killed: it cannot write any more, and the job succeeds."""
+    monkeypatch.setattr("arcp_trio.proxies.acp.life.CLOSE_SECONDS", 0)
+    path = shop / "cart.py"
+    async with connected(sandbox="require") as client:
+        answering(client)
+        done, _ = await edited(client, shop, ["ask", edit(path)], ["run", "echo 1 > cart.py"])
+    assert done.answers[0] == ALLOWED
+    assert path.read_text() == "1\n"
+
+
 @attrs.frozen
 class Deep:
     """A folder in another one whose path no call of the kernel takes."""
