@@ -152,7 +152,9 @@ class AllowedEdits:
         place = place_of(edit.path)
         for allowed in [*self._allowed]:
             shown = allowed.shown if allowed.place == place else None
-            if shown is not None and await self._is_shown(shown, edit):
+            if shown is None or not await self._is_shown(shown, edit):
+                continue
+            if allowed.shown is not None:  # no other write has been covered meanwhile
                 allowed.shown = None
                 cover_approval(self._job, call_id, allowed.cleared.call_id)
                 return Clearance(call_id, allowed.cleared.decision)
@@ -295,7 +297,7 @@ class AllowedEdits:
             except OSError as error:
                 self._fail(allowed.path, error)
 
-    def _fail(self, path: str, error: BaseException) -> None:
+    def _fail(self, path: str, error: OSError) -> None:
         """End the program, which could go on writing a file that it was allowed to edit once."""
         words = f"the agent could go on writing {_shown(path)}, and was killed: {clip(str(error))}"
         log.warning("%s", words, extra={"job_id": self._job.id, "agent": self._job.agent})
