@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import trio
@@ -16,6 +18,7 @@ import trio
 from arcp_trio.reserved import Reserved
 from arcp_trio.sandbox import gate
 from arcp_trio.sandbox.gate import SandboxFailed
+from arcp_trio.sandbox.opening import close_for_writing, open_for_writing
 from arcp_trio.transport import starting
 from arcp_trio.transport.starting import StartedProcess
 from tests.sandbox.inside import SYSTEM, Inside
@@ -301,3 +304,79 @@ async def test_a_file_system_without_owners_to_change(work: Path) -> None:
             [*command, f"{work}/out", mode], capture_stdout=True, capture_stderr=True
         )
         assert expected in done.stdout
+
+
+async def test_a_file_that_is_writable_for_a_time_and_renamed_meanwhile(tmp_path: Path) -> None:
+    """What was opened is closed, and nothing else, while its folder and a link change places."""
+    secret, folder, link = tmp_path / "key", tmp_path / "a", tmp_path / "b"
+    folder.mkdir()
+    secret.write_text("secret")
+    (folder / "key").write_text("data")
+    link.symlink_to(".")
+    inside = Inside(lease={"fs.read": [f"{tmp_path}/**"]}, reserved=[str(secret)])
+    with trio.fail_after(90):
+        async with inside.started("sleep", "100") as process, Swaps(folder, link) as swaps:
+            assert process.sandbox is not None
+            pid = pid_of(process.sandbox)
+            mounts = Path(f"/proc/{pid}/mountinfo")
+            before = mounted(mounts)
+            for _ in range(40):
+                path = folder / "key"
+                mount = await open_for_writing(process.sandbox, str(path), path.stat())
+                assert len(mounted(mounts)) == len(before) + 1
+                swaps.go()
+                try:
+                    await close_for_writing(process.sandbox, mount)
+                finally:
+                    await trio.to_thread.run_sync(swaps.rest)
+                assert mounted(mounts) == before
+
+
+def pid_of(pidfd: int) -> int:
+    """Return the process id for a descriptor of a process."""
+    lines = Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines()
+    return int(dict(line.split(":", 1) for line in lines)["Pid"])
+
+
+def mounted(mounts: Path) -> list[str]:
+    """Return the ids of the mounts of a process."""
+    return [line.split()[0] for line in mounts.read_text().splitlines()]
+
+
+class Swaps:
+    """A thread that has a folder and a link change places, over and over."""
+
+    def __init__(self, folder: Path, link: Path) -> None:
+        self._paths = os.fsencode(folder), os.fsencode(link)
+        self._going = threading.Event()
+        self._resting = threading.Event()
+        self._over = False
+        self._thread = threading.Thread(target=self._run)
+
+    async def __aenter__(self) -> Self:
+        self._resting.set()
+        self._thread.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._over = True
+        self._going.set()
+        self._thread.join()
+
+    def go(self) -> None:
+        """Begin."""
+        self._resting.clear()
+        self._going.set()
+
+    def rest(self) -> None:
+        """Have both where they were."""
+        self._going.clear()
+        self._resting.wait()
+
+    def _run(self) -> None:
+        libc = ctypes.CDLL(None)
+        while self._going.wait() and not self._over:
+            while self._going.is_set() and not self._over:
+                for _ in range(200):  # an even number
+                    libc.renameat2(-100, self._paths[0], -100, self._paths[1], 2)
+            self._resting.set()

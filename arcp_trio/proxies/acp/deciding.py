@@ -22,6 +22,7 @@ from arcp_trio.proxies.acp.edits import Edit, changes, edits_in
 from arcp_trio.proxies.acp.files import Files
 from arcp_trio.proxies.acp.named import (
     MOST_NAMED,
+    WRITE,
     Need,
     command_in,
     needed_for_call,
@@ -30,7 +31,7 @@ from arcp_trio.proxies.acp.named import (
     title_of,
     tool_of,
 )
-from arcp_trio.proxies.acp.operation import WRITE, Clearance, Operation
+from arcp_trio.proxies.acp.operation import Clearance, Operation
 from arcp_trio.proxies.acp.terminals import AgentTerminal, Terminals
 from arcp_trio.proxies.acp.workplace import Workplace
 from arcp_trio.runtime.job.approvals import MOST_ARGS_BYTES

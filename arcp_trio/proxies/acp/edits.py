@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import posixpath
 from collections.abc import Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 import trio
 
-from arcp_trio.proxies.acp.named import MOST_NAMED, absolute
+from arcp_trio.authority.targets import forms
+from arcp_trio.proxies.acp.named import MOST_NAMED, WRITE, absolute
 from arcp_trio.runtime.job.fitting import fitted_text
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonValue, dumps, is_list, object_in, text_in
@@ -74,6 +74,14 @@ def edits_in(call: JsonObject, cwd: str) -> Sequence[Edit]:
     return edits[:MOST_NAMED]
 
 
+def place_of(path: str) -> Sequence[str]:
+    """Return what is the same for two paths if they name the same file, however it is opened."""
+    try:
+        return forms(WRITE, path)
+    except ValueError:
+        return (path,)  # no lease allows it
+
+
 async def changes(
     job: JobContext, edits: Sequence[Edit], paths: Sequence[str] = ()
 ) -> list[JsonValue]:
@@ -84,12 +92,10 @@ async def changes(
         edits: what the agent tells.
         paths: what it would edit, all of it.
     """
-    told = {posixpath.normpath(edit.path) for edit in edits}
+    told = {place_of(edit.path) for edit in edits}
     unclear = "the agent gives no diff of what it will write"
     shown: list[JsonValue] = [
-        {"path": path, "diff": "", "note": unclear}
-        for path in paths
-        if posixpath.normpath(path) not in told
+        {"path": path, "diff": "", "note": unclear} for path in paths if place_of(path) not in told
     ]
     room = MOST_BYTES
     for edit in edits:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import chain, islice
 from typing import Final
 
@@ -16,6 +17,7 @@ from arcp_trio.wire.errors import PermissionDenied
 from arcp_trio.wire.json import JsonObject, JsonValue, dumps, is_list, is_object, object_in
 from arcp_trio.wire.questions import own_tool
 
+WRITE: Final = "fs.write"
 MOST_NAMED: Final = 256
 """Paths or URLs of one request, at most; one that names more is refused."""
 
@@ -27,9 +29,9 @@ KINDS: Final = frozenset(
 _OF_PATHS: Final = {
     "read": "fs.read",
     "search": "fs.read",
-    "edit": "fs.write",
-    "delete": "fs.write",
-    "move": "fs.write",
+    "edit": WRITE,
+    "delete": WRITE,
+    "move": WRITE,
 }
 _PATH_KEYS: Final = frozenset(
     {
@@ -97,6 +99,11 @@ def tool_of(call: JsonObject) -> str:
     return f"acp/{kind}" if isinstance(kind, str) and kind in KINDS else "acp/other"
 
 
+def digest_of(call_id: str) -> bytes:
+    """Return what is kept of an agent's id of a tool call, or a path, which may be long."""
+    return blake2b(call_id.encode(errors="surrogatepass"), digest_size=16).digest()
+
+
 def title_of(call: JsonObject) -> str | None:
     """Return the title of a call; anything but a text, as JSON."""
     title = call.get("title")
@@ -112,7 +119,7 @@ def needed_for_call(call: JsonObject, cwd: str) -> Need:
     kind = call.get("kind")
     if isinstance(kind, str) and kind in _OF_PATHS:
         named = _paths(call)
-        if _OF_PATHS[kind] == "fs.write":
+        if _OF_PATHS[kind] == WRITE:
             named = chain(named, _absolute_paths(call.get("rawInput")))
         paths = _distinct(absolute(path, cwd) for path in named)
         if paths:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
 
 import attrs
 
 from arcp_trio.proxies.acp.edits import Edit
-from arcp_trio.proxies.acp.named import Need
+from arcp_trio.proxies.acp.named import WRITE, Need
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject, JsonValue
-
-WRITE: Final = "fs.write"
 
 
 @attrs.frozen

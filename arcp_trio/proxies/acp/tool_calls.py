@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Final
 
 import attrs
@@ -10,7 +9,7 @@ import attrs
 from arcp_trio import acp
 from arcp_trio.proxies.acp.allowed import AllowedEdits
 from arcp_trio.proxies.acp.calls import Calls
-from arcp_trio.proxies.acp.named import paths_beside, title_of, tool_of
+from arcp_trio.proxies.acp.named import digest_of, paths_beside, title_of, tool_of
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.fitting import MOST_NAME, Fitted, fitted, room
 from arcp_trio.wire.errors import InternalError, JobCancelled
@@ -34,8 +33,8 @@ class _OpenToolCall:
     """What is known of a call that has not ended."""
 
     call_id: str
-    named: str
-    """The agent's own id for it."""
+    named: bytes
+    """The digest of the agent's own id for it."""
     fields: dict[str, Fitted] = attrs.field(factory=dict[str, Fitted])
 
     def size(self) -> int:
@@ -72,22 +71,22 @@ class AgentToolCalls:
         """
         if not update.id:
             raise ValueError("a tool call without an id")
-        call_id = update.id if len(update.id) <= MOST_NAME else f"call_{_digest(update.id).hex()}"
+        call_id = update.id if len(update.id) <= MOST_NAME else f"call_{digest_of(update.id).hex()}"
         call = self._open.get(call_id)
         if call is None:
-            if _digest(call_id) in self._known:
+            if digest_of(call_id) in self._known:
                 return True  # the call has ended
             if len(self._known) >= MOST_CALLS:
                 return False
-            await self._begin(call_id, update.id, update.raw)
+            await self._begin(call_id, digest_of(update.id), update.raw)
         else:
             await self._change(call, update.raw)
         return True
 
-    async def _begin(self, call_id: str, named: str, raw: JsonObject) -> None:
+    async def _begin(self, call_id: str, named: bytes, raw: JsonObject) -> None:
         if len(self._open) >= MOST_OPEN:
             await self._give_up(next(iter(self._open.values())))
-        self._known.add(_digest(call_id))
+        self._known.add(digest_of(call_id))
         call = self._open[call_id] = _OpenToolCall(call_id, named)
         self._keep(call, raw)
         args = raw.get("rawInput") or {"title": (title_of(raw) or "")[:MOST_NAME]}
@@ -146,10 +145,6 @@ class AgentToolCalls:
     def _forget(self, call: _OpenToolCall) -> None:
         del self._open[call.call_id]
         self._kept -= call.size()
-
-
-def _digest(call_id: str) -> bytes:
-    return blake2b(call_id.encode(), digest_size=16).digest()
 
 
 def _words(value: JsonValue) -> str:

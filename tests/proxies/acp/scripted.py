@@ -270,6 +270,19 @@ def may(tool: Frame, kinds: list[str] = KINDS) -> None:
     call("session/request_permission", permission(tool, kinds))
 
 
+def ask_long(count: int, size: int, tool: Frame, field: str) -> None:
+    """Ask for permission for tool calls with long ids, of which it tells, or with long input."""
+    for number in range(count):
+        text = str(number).ljust(size, "x")
+        if field == "toolCallId":
+            fields = {**tool, field: text}
+            write(update("tool_call", **fields))
+        else:
+            fields = {**tool, "toolCallId": str(number)}
+            fields["rawInput"] = {**tool.get("rawInput", {}), field: text}
+        ask("session/request_permission", permission(fields))
+
+
 def read_file(path: str, **place: Any) -> None:
     """Have a file read, and say the answer."""
     call("fs/read_text_file", {"path": path, **place})
@@ -389,7 +402,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     each.__name__: each
     for each in (
         *(say, think, updates, large, elsewhere, burst, flood, calls, cost, history, pid),
-        *(environment, run, garbage, errors, raw, call, send, send_long),
+        *(environment, run, garbage, errors, raw, call, send, send_long, ask_long),
         *(terminal, wait, on_cancel, ignore, left, killed, take_back),
         *(deaf, answer_twice, end, fail, close, fork, setsid, dial, fetch),
     )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import tracemalloc
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from arcp_trio import Client, JobHandle, Question
+from arcp_trio import ArcpError, Client, JobHandle, Question
 from arcp_trio.testing.frames import Frame
 from tests.proxies.acp.asking import ALLOWED, ASK, Asked, asked_in
 from tests.proxies.acp.stage import connected, steps
@@ -115,6 +120,32 @@ async def test_a_new_file_in_a_new_folder(shop: Path) -> None:
 
 
 @CONTAINED
+async def test_who_owns_what_is_made(shop: Path) -> None:
+    """A file and a folder that are made belong to the owner of the folder that they are in."""
+    owner = 65_534 if os.geteuid() == 0 else os.geteuid()
+    os.chown(shop, owner, -1)
+    path = shop / "a/new.py"
+    async with connected(sandbox="require") as client:
+        answering(client)
+        await edited(client, shop, ["ask", edit(path, "", "new\n")], ["run", "echo 1 > a/new.py"])
+    assert [each.stat().st_uid for each in (path, path.parent)] == [owner, owner]
+
+
+@CONTAINED
+async def test_no_folder_behind_a_link(shop: Path) -> None:
+    """An approval makes no folder in another place than the question names."""
+    (shop / "lib").mkdir()
+    (shop / "link").symlink_to("lib")
+    call = edit(shop / "link/new/f.py", "", "new\n")
+    async with connected(sandbox="require") as client:
+        answering(client)
+        done, _ = await edited(client, shop, ["ask", call])
+    assert not (shop / "lib/new").exists()
+    (warning, *_) = warnings(done)
+    assert warning.startswith(f"the agent cannot write {shop}/link/new/f.py by itself")
+
+
+@CONTAINED
 async def test_for_the_job(shop: Path) -> None:
     """What is allowed for the job can be written to its end, and nobody is asked again."""
     path = shop / "cart.py"
@@ -201,6 +232,73 @@ async def test_what_was_not_shown_is_asked_about(shop: Path) -> None:
     assert path.read_text() == "last\n"
 
 
+async def test_a_twin_path_and_other_kinds(shop: Path) -> None:
+    """A diff of another path says nothing of this one; to delete or move covers no write."""
+    twin = f"{shop}/a/x/%2E%2E/../cart.py"
+    call = {**edit(shop / "a/x/cart.py"), "content": edit(Path(twin), "one", "1")["content"]}
+    path = shop / "cart.py"
+    async with connected() as client:
+        seen = answering(client)
+        await edited(
+            client,
+            shop,
+            ["ask", call],
+            *(["ask", {**edit(path), "kind": "delete"}], ["write", str(path), "1\n"]),
+            *(["ask", {**edit(path), "kind": "move"}], ["write", str(path), "2\n"]),
+        )
+    clear, unclear = sorted(seen[0].shown.changes or [], key=lambda each: each.diff, reverse=True)
+    assert clear.path == twin
+    assert (unclear.path, unclear.diff) == (f"{shop}/a/x/cart.py", "")
+    assert unclear.note == "the agent gives no diff of what it will write"
+    tools = [(each.tool or "").rpartition("/")[2] for each in seen[1:]]
+    assert tools == ["request_permission", "write_text_file"] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [("edit", "toolCallId"), ("execute", "toolCallId"), ("edit", "content")]
+)
+async def test_long_requests_are_not_kept(shop: Path, kind: str, field: str) -> None:
+    """What a lease allows or refuses by itself takes no memory until the call ends."""
+    tool = {"kind": kind, "title": "t", "rawInput": {"path": f"{shop}/a/f"}}
+    kept: list[int] = []
+    async with connected() as client:
+
+        @client.on_question
+        async def decide(question: Question) -> None:
+            kept.append(tracemalloc.get_traced_memory()[0])
+            await question.answer("allow")
+
+        tracemalloc.start()
+        try:
+            long = ["ask_long", 40, 1_000_000, tool, field]
+            call = edit(shop / "cart.py", "two", "2")
+            await edited(client, shop, long, ["ask", call], **{"fs.write": [f"{shop}/a/**"]})
+        finally:
+            tracemalloc.stop()
+    assert len(kept) == 1
+    assert kept[0] < 20_000_000
+
+
+@CONTAINED
+async def test_the_oldest_of_many_permissions_ends(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more files than a bound stay writable at once."""
+    monkeypatch.setattr("arcp_trio.proxies.acp.allowed.MOST_ALLOWED", 2)
+    cart, other, new = shop / "cart.py", shop / "other.py", shop / "new.py"
+    async with connected(sandbox="require") as client:
+        answering(client)
+        done, _ = await edited(
+            client,
+            shop,
+            *(["ask", edit(cart, call_id="a")], ["run", "echo 1 > cart.py"]),
+            *(["ask", edit(path, call_id=path.name)] for path in (other, new)),
+            ["run", "echo 2 > cart.py; echo 2 > other.py; echo 2 > new.py"],
+        )
+    assert [path.read_text() for path in (cart, other, new)] == ["1\n", "2\n", "2\n"]
+    assert warnings(done) == []
+
+
 async def test_a_diff_that_is_not_of_the_file(shop: Path) -> None:
     """People are told when the agent describes another file than there is; it covers nothing."""
     path = shop / "cart.py"
@@ -252,3 +350,65 @@ async def test_an_edit_that_was_not_made_without_a_sandbox(shop: Path) -> None:
     assert warnings(done) == [
         f"an edit was allowed and not made: {shop}/cart.py is as it was",
     ]
+
+
+@CONTAINED
+async def test_a_file_that_cannot_be_closed_again(shop: Path) -> None:
+    """The agent ends at once: it could go on writing what it was allowed to write once."""
+    folder = shop / "a"
+    folder.mkdir()
+    path = folder / "f"
+    path.write_text("one\n")
+    call = edit(path, "one", "1")
+    with deep(shop) as below:
+        async with connected(sandbox="require") as client:
+
+            @client.on_question
+            async def decide(question: Question) -> None:
+                if question.tool and "write_text_file" in question.tool:
+                    os.rename("a", "a", src_dir_fd=below.top, dst_dir_fd=below.fd)
+                await question.answer("allow")
+
+            with pytest.raises(ArcpError, match=r"could go on writing .*, and was killed"):
+                await edited(
+                    client,
+                    shop,
+                    *(["ask", call], ["run", "echo 1 > a/f"], ["write", f"{shop}/other.py", "x"]),
+                    *(told(call, "completed"), ["read", "/"], ["say", "alive"]),
+                )
+
+
+@CONTAINED
+async def test_files_that_are_not_closed_in_time(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent, whose turn is over, is killed: it cannot write any more, and the job succeeds."""
+    monkeypatch.setattr("arcp_trio.proxies.acp.life.CLOSE_SECONDS", 0)
+    path = shop / "cart.py"
+    async with connected(sandbox="require") as client:
+        answering(client)
+        done, _ = await edited(client, shop, ["ask", edit(path)], ["run", "echo 1 > cart.py"])
+    assert done.answers[0] == ALLOWED
+    assert path.read_text() == "1\n"
+
+
+@attrs.frozen
+class Deep:
+    """A folder in another one whose path no call of the kernel takes."""
+
+    top: int
+    fd: int
+
+
+@contextmanager
+def deep(folder: Path) -> Generator[Deep]:
+    """Make such a folder for the block."""
+    with ExitStack() as stack:
+        first = at = os.open(folder, os.O_RDONLY)
+        stack.callback(os.close, first)
+        for _ in range(20):
+            name = "d" * 250
+            os.mkdir(name, dir_fd=at)
+            at = os.open(name, os.O_RDONLY, dir_fd=at)
+            stack.callback(os.close, at)
+        yield Deep(first, at)
