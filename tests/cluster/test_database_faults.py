@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.real_tcp]
 
 LINES: Final = 150
 VOLUME_BYTES: Final = 192 * 1024 * 1024
+FULL: Final = "the store cannot be used: the disk is full"
 
 
 @asynccontextmanager
@@ -71,7 +72,7 @@ async def test_the_volume_of_the_database_is_full(tmp_path: Path) -> None:
         ):
             with filled(server.data):
                 node = stage.cluster[0]
-                while await ready(node) != (503, "the store cannot be used"):  # noqa: ASYNC110
+                while await ready(node) != (503, FULL):  # noqa: ASYNC110
                     await trio.sleep(0.05)
                 assert "No space left on device" in node.log
             if server.ended:  # it ends if its own log finds no room

@@ -24,8 +24,9 @@ class Leaving:
         self.jobs.append(job.id)
         await job.log("noted")
 
-    async def sweep(self, is_kept: Callable[[str], Awaitable[bool]]) -> None:
+    async def sweep(self, is_kept: Callable[[str], Awaitable[bool]], limits: Limits) -> None:
         """Note which jobs are kept."""
+        del limits
         self.found.append([await is_kept(job_id) for job_id in self.jobs])
 
 
