@@ -201,7 +201,7 @@ class Proxy:
             server = await connect(host, port)
         except Refused as error:
             if self._reach.refused is not None:
-                await self._reach.refused(url, str(error))
+                await self._reach.refused(url, str(error))  # noqa: ASYNC120 - ends all
             raise Failed(403, f"arcp-trio: {error}") from None
         except trio.TooSlowError:
             raise Failed(504, f"{url} does not answer in time") from None

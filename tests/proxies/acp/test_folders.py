@@ -71,7 +71,7 @@ def as_nobody(work: Callable[[], None]) -> None:
                 os.setresgid(65534, 65534, 65534)
                 os.setresuid(65534, 65534, 65534)
             work()
-        except BaseException:  # noqa: BLE001 - a process of its own
+        except BaseException:  # noqa: ASYNC103, BLE001 - a process of its own
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
