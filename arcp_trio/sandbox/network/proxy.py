@@ -198,7 +198,7 @@ class Proxy:
         try:
             check(url)
             host, port = host_and_port(url)
-            server = await connect(host, port)
+            server = await connect(host, port, is_named=self._reach.names_host(url))
         except Refused as error:
             if self._reach.refused is not None:
                 await self._reach.refused(url, str(error))  # noqa: ASYNC120 - ends all
