@@ -161,6 +161,9 @@ def test_ports() -> None:
             "public/.;/../x",
         ),
         *("public/%252e%252e/x", "public/%25252E%2525252e/x", "public/.%252e%252fx"),
+        *("public/%25%32%65%25%32%65/x", "public/%%32%65./x", "public/.%252%65/x"),
+        *("public/%2532%2565/..%252f..%252fx", "public/%25%2532%2565./x"),
+        *("public/a%25252fb%252f..%252f..%252fx", "public/.%252%65%252%66x"),
         *("public/..%255cx", "public/a/..%253bb/..%252f..%252fx"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -27,7 +27,10 @@ _METADATA: Final = (
 )
 """Where clouds tell a machine its secrets, beside the address that is link-local."""
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
-_ENCODED: Final = re.compile("%(?:25)*(2[eEfF]|3[bB]|5[cC])")
+_ENCODED: Final = re.compile("%(2[5DEFdef]|3[0-9Bb]|[46][1-9A-Fa-f]|[57][0-9Aa]|5[CFcf]|7[Ee])")
+_BACKSLASH: Final = re.compile(r"\\|%5[cC]")
+_MOST_DECODED: Final = 8
+"""How often a URL may be encoded."""
 _PARAMETERS: Final = re.compile(r"(/\.\.?);[^/]*")
 
 
@@ -65,7 +68,7 @@ class Reach:
             Refused: it may not.
         """
         self._check(url)
-        if (as_read := _read_leniently(url)) != url:
+        for as_read in _read_leniently(urls.parse(url).unresolved()):
             self._check(as_read)
 
     def _check(self, url: str) -> None:
@@ -115,11 +118,22 @@ class Reach:
         return [*self._granted, *asked, *self.added()]
 
 
-def _read_leniently(url: str) -> str:
-    """Return a URL as servers read it that decode a path twice, or cut parameters off `..`."""
+def _read_leniently(url: str) -> Iterator[str]:
+    """Yield a URL as servers read it that decode a path again, or cut parameters off `..`.
+
+    Raises:
+        Refused: it is encoded too often.
+    """
     path, mark, query = url.partition("?")
-    path = _ENCODED.sub(lambda match: chr(int(match[1], 16)), path).replace("\\", "/")
-    return _PARAMETERS.sub(r"\1", path) + mark + query
+    for _ in range(_MOST_DECODED):
+        as_read = _PARAMETERS.sub(r"\1", _BACKSLASH.sub("/", path)) + mark + query
+        if as_read != url:
+            yield as_read
+        decoded = _ENCODED.sub(lambda match: chr(int(match[1], 16)), path)
+        if decoded == path:
+            return
+        path = decoded
+    raise Refused("its path is encoded too often")
 
 
 def host_and_port(url: str) -> tuple[str, int]:
