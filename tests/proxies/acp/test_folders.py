@@ -143,6 +143,28 @@ def test_one_that_cannot_be_removed_holds_up_no_other(
     assert [each.message for each in caplog.records] == ["folder of a conversation not removed"]
 
 
+def test_what_cannot_be_removed_keeps_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All else in its folder goes, whatever the order in which they are found."""
+    folder = tmp_path / "top" / "folder"
+    folder.mkdir(parents=True)
+    for each in "abcd":
+        (folder / each).touch()
+    first, *_ = os.listdir(folder)  # noqa: PTH208 - in the order in which they are removed
+    unlink = os.unlink
+
+    def refusing(name: str, **place: int) -> None:
+        if name == first:
+            raise PermissionError(1, "not permitted", name)
+        unlink(name, **place)
+
+    monkeypatch.setattr(os, "unlink", refusing)
+    with pytest.raises(PermissionError):
+        remove_tree(tmp_path / "top")
+    assert names(folder) == [first]
+
+
 async def test_a_job_that_joins_during_a_sweep(tmp_path: Path) -> None:
     """A conversation that goes on while the store is asked keeps its folder."""
     folders = Folders(tmp_path)
