@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from arcp_trio.proxies.acp.folders import Folders
+from arcp_trio.removing import remove_tree
 
 
 def kept(*jobs: str) -> Callable[[str], Awaitable[bool]]:
