@@ -87,7 +87,7 @@ async def test_what_a_yes_for_the_job_opens(
     lease = {asked[0].replace(".", "_"): [asked[1]]}
     async with approving() as stage:
         peer = await stage.welcomed()
-        job_id = await begun(peer, asked, **lease)
+        job_id = await begun(peer, asked, agent="careful", **lease)
         question = await next_question(peer, job_id)
         assert question["for_job"] == f"{asked[0]} of {asked[1]}{expected}"
         await answer(peer, question, "deny")
