@@ -67,17 +67,27 @@ def _remove_all_in(folder: int) -> OSError | None:
 
 
 def _empty(top: int, name: str) -> None:
-    """Remove the files of a folder, and move the folders in it up to the top."""
+    """Remove the files of a folder, and move the folders in it up to the top.
+
+    Raises:
+        OSError: some of them cannot be; all others are.
+    """
+    failure: OSError | None = None
     folder = _open_folder(top, name)
     try:
         for inner, is_folder in _entries(folder):
-            if is_folder:
-                os.close(_open_folder(folder, inner))  # to be moved, it has to be writable
-                os.rename(inner, new_id("moved_"), src_dir_fd=folder, dst_dir_fd=top)
-            else:
-                os.unlink(inner, dir_fd=folder)
+            try:
+                if is_folder:
+                    os.close(_open_folder(folder, inner))  # to be moved, it has to be writable
+                    os.rename(inner, new_id("moved_"), src_dir_fd=folder, dst_dir_fd=top)
+                else:
+                    os.unlink(inner, dir_fd=folder)
+            except OSError as error:
+                failure = failure or error
     finally:
         os.close(folder)
+    if failure is not None:
+        raise failure
 
 
 def _entries(folder: int) -> list[tuple[str, bool]]:

@@ -85,8 +85,8 @@ function exchanged({ welcome }) {
 }
 
 /** As whom a session is known, in words. */
-function nameOf({ welcome, features }) {
-	const name = clipped(welcome[`${VENDOR}.principal`], 60);
+function nameOf({ welcome, features }, most = Infinity) {
+	const name = clipped(welcome[`${VENDOR}.principal`], most);
 	return features.includes(`${VENDOR}.tokens`) ? name : `${name}, for looking only`;
 }
 
@@ -149,7 +149,7 @@ async function begin(secret = sessionStorage.getItem(TOKEN)) {
 	}
 	sessionStorage.setItem(TOKEN, secret);
 	sessionStorage.setItem(WHO, nameOf(mine));
-	put(who, nameOf(mine));
+	put(who, nameOf(mine, 60));
 	signOut.hidden = false;
 	showPlace();
 }

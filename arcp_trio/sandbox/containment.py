@@ -23,7 +23,7 @@ from arcp_trio.sandbox.bwrap import SANDBOX_USER, SHARED, TMP, build
 from arcp_trio.sandbox.gate import start_inside
 from arcp_trio.sandbox.network.network import Network
 from arcp_trio.sandbox.network.reach import Reach
-from arcp_trio.sandbox.pinning import pinned
+from arcp_trio.sandbox.pinning import Pin, pinned
 from arcp_trio.sandbox.plan import Mount, leased, within
 from arcp_trio.sandbox.program import program_mounts
 from arcp_trio.sandbox.seccomp import filter_of_calls
@@ -74,7 +74,8 @@ class Sandbox:
         if self.network is not None:
             given |= self.network.variables()
         hidden = await trio.to_thread.run_sync(self.reserved.names)
-        with pinned(leased(self.lease, hidden)) as pins:
+        with pinned(leased(self.lease, hidden)) as found:
+            pins = [pin for pin in found if pin.mount.is_tree or not self._is_reserved(pin)]
             mounts = [*self.own, *(pin.mount for pin in pins)]
             return await start_inside(
                 command,
@@ -86,6 +87,10 @@ class Sandbox:
                 stderr=stderr,
                 at_the_gate=_nothing if self.network is None else self.network.open,
             )
+
+    def _is_reserved(self, pin: Pin) -> bool:
+        """Return whether a leased file is a reserved one under another name, as a hard link is."""
+        return self.reserved.holds(os.fstat(pin.descriptor))
 
 
 def _user() -> int | None:

@@ -124,7 +124,7 @@ async def test_a_forgotten_await_is_told(
         job.thought("given up").close()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(job.log, "by a task")
-        later = job.log("later")
+            later = job.log("later")
         await later
 
     end = await end_of(runtime, peer, act)

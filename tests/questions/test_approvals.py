@@ -71,6 +71,30 @@ async def test_an_approval_is_a_question(autojump_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (("agent.delegate", "other@1.0.0"), ", with any input"),
+        (("net.fetch", "http://a.example/x"), ", also by what the agent does by itself"),
+        (
+            ("net.fetch", "https://a.example:8443/x/y"),
+            ", also by what the agent does by itself: then all of https://a.example:8443",
+        ),
+    ],
+)
+async def test_what_a_yes_for_the_job_opens(
+    autojump_clock: MockClock, asked: tuple[str, str], expected: str
+) -> None:
+    """The prompt says what else is allowed with the scope of the job."""
+    lease = {asked[0].replace(".", "_"): [asked[1]]}
+    async with approving() as stage:
+        peer = await stage.welcomed()
+        job_id = await begun(peer, asked, agent="careful", **lease)
+        question = await next_question(peer, job_id)
+        assert question["for_job"] == f"{asked[0]} of {asked[1]}{expected}"
+        await answer(peer, question, "deny")
+
+
+@pytest.mark.parametrize(
     ("kind", "body"),
     [
         ("x-vendor.arcp-trio.question", {"question_id": "q", "prompt": "?"}),

@@ -58,6 +58,16 @@ def work(tmp_path: Path) -> Path:
     return work
 
 
+async def test_another_name_of_a_reserved_file(work: Path) -> None:
+    """A hard link to a reserved file is not there, though it is leased, and others are."""
+    link = work / "link"
+    link.hardlink_to(work.parent / "secret")
+    lease = {"fs.read": [str(link), f"{work}/main.py"]}
+    inside = Inside(lease=lease, reserved=[str(work.parent / "secret")])
+    assert "the secret" not in await inside.run(f"cat {link}")
+    assert await inside.run(f"cat {work}/main.py") == "the program"
+
+
 async def test_what_is_only_read_cannot_be_written(work: Path) -> None:
     """A leased tree is read-only; a part of it that may be written, too, is writable."""
     lease = {"fs.read": [f"{work}/**"], "fs.write": [f"{work}/out/**"]}

@@ -34,9 +34,9 @@ async def main():
     trio.socket.set_custom_hostname_resolver(Names("192.0.2.7"))
     (listener,) = await trio.open_tcp_listeners(0, host="192.0.2.7")
     port = listener.socket.getsockname()[1]
-    await (await connect("192.0.2.7", port)).aclose()
+    await (await connect("192.0.2.7", port, is_named=True)).aclose()
     try:
-        await connect("evil.example", port)
+        await connect("evil.example", port, is_named=True)
     except Refused as error:
         print(error)
 
@@ -161,6 +161,9 @@ def test_ports() -> None:
             "public/.;/../x",
         ),
         *("public/%252e%252e/x", "public/%25252E%2525252e/x", "public/.%252e%252fx"),
+        *("public/%25%32%65%25%32%65/x", "public/%%32%65./x", "public/.%252%65/x"),
+        *("public/%2532%2565/..%252f..%252fx", "public/%25%2532%2565./x"),
+        *("public/a%25252fb%252f..%252f..%252fx", "public/.%252%65%252%66x"),
         *("public/..%255cx", "public/a/..%253bb/..%252f..%252fx"),
     ],
 )
@@ -223,13 +226,40 @@ class Names(trio.abc.HostnameResolver):
 
 @pytest.mark.parametrize(
     "address",
-    ["127.0.0.1", "127.9.9.9", "169.254.169.254", "0.0.0.0", "100.100.100.200", "fd00:ec2::254"],
+    [
+        *("127.0.0.1", "127.9.9.9", "169.254.169.254", "0.0.0.0", "100.100.100.200"),
+        *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "168.63.129.16"),
+        *("64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe"),
+    ],
 )
 async def test_a_name_that_leads_here(address: str) -> None:
     """The owner of a name cannot open the services of this machine by it."""
     trio.socket.set_custom_hostname_resolver(Names(address))
     with pytest.raises(Refused, match="machine that this runs on"):
-        await connect("evil.example", 80)
+        await connect("evil.example", 80, is_named=True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::ffff:127.0.0.1", "169.254.169.254"])
+async def test_a_star_does_not_stand_for_this_machine(host: str) -> None:
+    """Neither for its addresses nor for those where clouds tell their secrets."""
+    trio.socket.set_custom_hostname_resolver(Names("127.0.0.1"))
+    with pytest.raises(Refused, match="machine that this runs on"):
+        await connect(host, 80, is_named=False)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        *((f"http://127.0.0.1{rest}", True) for rest in (":8080/**", ":*/**", "/x")),
+        *((each, False) for each in ("http://*/**", "http://*:*/**", "http://**", "**")),
+        *((each, False) for each in ("http://127.0.0.*/**", "http://*.0.0.1:8080/**")),
+    ],
+)
+def test_named_hosts(pattern: str, expected: bool) -> None:  # noqa: FBT001
+    """A host is named by a pattern that leaves none of it open, whatever its port."""
+    assert reach_of(pattern).names_host("http://127.0.0.1:8080/x") is expected
+    assert not reach_of(pattern).names_host("http://[::1]/x")
+    assert reach_of("http://[::1]:*/**").names_host("http://[::1]:80/x")
 
 
 @pytest.mark.sandbox

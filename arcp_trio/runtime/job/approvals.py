@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from arcp_trio.authority import urls
 from arcp_trio.authority.approvals import Approval
+from arcp_trio.authority.patterns import URLS
 from arcp_trio.authority.targets import forms
 from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.job.fitting import fitted
@@ -41,11 +43,22 @@ _NOBODY: Final = "timeout"
 MOST_ARGS_BYTES: Final = 32 * 1024
 """How much a question shows of the arguments of its call."""
 _HOWEVER: Final = {
+    "agent.delegate": ", with any input",
     "fs.write": ", with any content",
     "net.fetch": ", also by what the agent does by itself",
     "tool.call": ", with any arguments",
 }
 """What the scope `job` leaves open, by capability."""
+
+
+def _for_job(capability: str, named: Sequence[str]) -> str:
+    """Return what a yes for the whole job allows, in words."""
+    words = f"{capability} of {', '.join(named)}{_HOWEVER.get(capability, '')}"
+    if capability != URLS:
+        return words
+    # A sandbox lets HTTPS through by host and port: it sees no paths.
+    sites = dict.fromkeys(urls.parse(each).site for each in named if each.startswith("https:"))
+    return f"{words}: then all of {', '.join(sites)}" if sites else words
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -277,7 +290,7 @@ def ask_approval(
         tool=tool,
         args=cut.value,
         shown=None if shown is None else read(Shown, object_in(loads(dumps(shown))), root="shown"),
-        for_job=f"{capability} of {', '.join(named)}{_HOWEVER.get(capability, '')}",
+        for_job=_for_job(capability, named),
         truncated=truncated or None,
     )
     asked_for = token_digest(dumps([capability, named, tool, args]).decode()).hex()

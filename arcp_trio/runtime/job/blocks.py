@@ -197,7 +197,7 @@ class ThoughtStream:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.flush()
+        await self.flush()  # noqa: ASYNC102 - a task that is cancelled tells no more
 
 
 class Child:

@@ -198,10 +198,10 @@ class Proxy:
         try:
             check(url)
             host, port = host_and_port(url)
-            server = await connect(host, port)
+            server = await connect(host, port, is_named=self._reach.names_host(url))
         except Refused as error:
             if self._reach.refused is not None:
-                await self._reach.refused(url, str(error))
+                await self._reach.refused(url, str(error))  # noqa: ASYNC120 - ends all
             raise Failed(403, f"arcp-trio: {error}") from None
         except trio.TooSlowError:
             raise Failed(504, f"{url} does not answer in time") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -21,9 +21,16 @@ from arcp_trio.wire.errors import ArcpError, PermissionDenied
 CONNECT_SECONDS: Final = 30.0
 """How long connecting to a server may take, with the lookup of its address."""
 
-_METADATA: Final = ("fd00:ec2::254", "100.100.100.200", "192.0.0.192")
+_METADATA: Final = (
+    *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
+    *("100.100.100.200", "192.0.0.192", "168.63.129.16"),
+)
 """Where clouds tell a machine its secrets, beside the address that is link-local."""
-_ENCODED: Final = re.compile("%(?:25)*(2[eEfF]|3[bB]|5[cC])")
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_ENCODED: Final = re.compile("%(2[5DEFdef]|3[0-9Bb]|[46][1-9A-Fa-f]|[57][0-9Aa]|5[CFcf]|7[Ee])")
+_BACKSLASH: Final = re.compile(r"\\|%5[cC]")
+_MOST_DECODED: Final = 8
+"""How often a URL may be encoded."""
 _PARAMETERS: Final = re.compile(r"(/\.\.?);[^/]*")
 
 
@@ -61,7 +68,7 @@ class Reach:
             Refused: it may not.
         """
         self._check(url)
-        if (as_read := _read_leniently(url)) != url:
+        for as_read in _read_leniently(urls.parse(url).unresolved()):
             self._check(as_read)
 
     def _check(self, url: str) -> None:
@@ -96,6 +103,12 @@ class Reach:
         except ArcpError as error:
             raise Refused(error.message) from None
 
+    def names_host(self, url: str) -> bool:
+        """Return whether the host of a URL is named, and not only matched by a `*`."""
+        host, _ = host_and_port(url)
+        patterns = (each.text for each in self._patterns())
+        return any(_literal_host(each) == host for each in [*patterns, *self.approved()])
+
     @property
     def _granted(self) -> Sequence[Pattern]:
         return self.lease.grants.get(URLS, ())
@@ -105,11 +118,22 @@ class Reach:
         return [*self._granted, *asked, *self.added()]
 
 
-def _read_leniently(url: str) -> str:
-    """Return a URL as servers read it that decode a path twice, or cut parameters off `..`."""
+def _read_leniently(url: str) -> Iterator[str]:
+    """Yield a URL as servers read it that decode a path again, or cut parameters off `..`.
+
+    Raises:
+        Refused: it is encoded too often.
+    """
     path, mark, query = url.partition("?")
-    path = _ENCODED.sub(lambda match: chr(int(match[1], 16)), path).replace("\\", "/")
-    return _PARAMETERS.sub(r"\1", path) + mark + query
+    for _ in range(_MOST_DECODED):
+        as_read = _PARAMETERS.sub(r"\1", _BACKSLASH.sub("/", path)) + mark + query
+        if as_read != url:
+            yield as_read
+        decoded = _ENCODED.sub(lambda match: chr(int(match[1], 16)), path)
+        if decoded == path:
+            return
+        path = decoded
+    raise Refused("its path is encoded too often")
 
 
 def host_and_port(url: str) -> tuple[str, int]:
@@ -125,20 +149,34 @@ def host_and_port(url: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def connect(host: str, port: int) -> trio.SocketStream:
+def _literal_host(pattern: str) -> str | None:
+    """Return the host of a pattern of URLs, or None if a part of it is left open."""
+    scheme, empty, place, *_ = [*pattern.split("/"), "", ""]
+    if not scheme.endswith(":") or empty:
+        return None
+    host = place if place.endswith("]") else place.rpartition(":")[0] or place
+    return None if "*" in host else host.strip("[]")
+
+
+async def connect(host: str, port: int, *, is_named: bool) -> trio.SocketStream:
     """Look an address up, and connect to it.
 
-    A name may lead to other machines only: its owner decides where it leads, and could name the
-    services of this one.
+    This machine is reached only at an address, or as localhost, that is named. A name may lead to
+    other machines only: its owner decides where it leads, and could name the services of this one.
+
+    Args:
+        host: a name or an address.
+        port: where it listens.
+        is_named: whether somebody has named the host itself, and not with a `*`.
 
     Raises:
-        Refused: the name leads to this machine.
+        Refused: the host leads to this machine.
         OSError: there is no connection.
     """
     with trio.fail_after(CONNECT_SECONDS):
         found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
-        is_name = host != "localhost" and not _is_address(host)
-        if is_name:
+        only_elsewhere = not (is_named and (host == "localhost" or _is_address(host)))
+        if only_elsewhere:
             found = [each for each in found if not _is_near(str(each[4][0]))]
             if not found:
                 raise _leads_here(host)
@@ -147,7 +185,7 @@ async def connect(host: str, port: int) -> trio.SocketStream:
             socket = trio.socket.socket(family, kind, protocol)
             try:
                 await socket.connect(address)
-                if is_name:
+                if only_elsewhere:
                     _check_is_elsewhere(socket, host)
             except OSError as error:
                 failure = error
@@ -181,5 +219,7 @@ def _is_address(host: str) -> bool:
 def _is_near(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
     inner = getattr(address, "ipv4_mapped", None) or address
+    if address in _NAT64:
+        inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     known = inner.is_loopback or inner.is_link_local or inner.is_unspecified
     return known or str(inner) in _METADATA

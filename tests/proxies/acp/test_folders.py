@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from arcp_trio.proxies.acp.folders import Folders
+from arcp_trio.removing import remove_tree
 
 
 def kept(*jobs: str) -> Callable[[str], Awaitable[bool]]:
@@ -71,7 +72,7 @@ def as_nobody(work: Callable[[], None]) -> None:
                 os.setresgid(65534, 65534, 65534)
                 os.setresuid(65534, 65534, 65534)
             work()
-        except BaseException:  # noqa: BLE001 - a process of its own
+        except BaseException:  # noqa: ASYNC103, BLE001 - a process of its own
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
@@ -141,6 +142,28 @@ def test_one_that_cannot_be_removed_holds_up_no_other(
 
     trio.run(sweep)
     assert [each.message for each in caplog.records] == ["folder of a conversation not removed"]
+
+
+def test_what_cannot_be_removed_keeps_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All else in its folder goes, whatever the order in which they are found."""
+    folder = tmp_path / "top" / "folder"
+    folder.mkdir(parents=True)
+    for each in "abcd":
+        (folder / each).touch()
+    first, *_ = os.listdir(folder)  # noqa: PTH208 - in the order in which they are removed
+    unlink = os.unlink
+
+    def refusing(name: str, **place: int) -> None:
+        if name == first:
+            raise PermissionError(1, "not permitted", name)
+        unlink(name, **place)
+
+    monkeypatch.setattr(os, "unlink", refusing)
+    with pytest.raises(PermissionError):
+        remove_tree(tmp_path / "top")
+    assert names(folder) == [first]
 
 
 async def test_a_job_that_joins_during_a_sweep(tmp_path: Path) -> None:
