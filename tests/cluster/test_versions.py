@@ -24,7 +24,7 @@ EVENTS = 60
 
 
 def make_oldest_schema(database: str) -> None:
-    """Make the schema of the first version, with the one column that this program cannot miss."""
+    """Make the schema of the first version, with the columns that this program cannot miss."""
     with pytest.MonkeyPatch.context() as patch, psycopg.connect(database) as db:
         patch.setattr(_schema, "MIGRATIONS", _schema.MIGRATIONS[:1])
         patch.setattr(_schema, "OLDEST_WRITERS", _schema.OLDEST_WRITERS[:1])

@@ -30,9 +30,7 @@ _PUBLIC_KEYS: Final = ("ALTER TABLE node ADD COLUMN public_key bytea",)
 # Neither is known of what was stored before, and by nodes of an earlier version.
 CLIENTS: Final = (
     """ALTER TABLE session ADD COLUMN IF NOT EXISTS client text COLLATE "C" NOT NULL DEFAULT ''""",
-)
-_KNOWS_QUESTIONS: Final = (
-    "ALTER TABLE durable ADD COLUMN knows_questions boolean NOT NULL DEFAULT false",
+    "ALTER TABLE durable ADD COLUMN IF NOT EXISTS knows_questions boolean NOT NULL DEFAULT false",
 )
 
 MIGRATIONS: Final[list[tuple[str, ...]]] = [
@@ -40,7 +38,7 @@ MIGRATIONS: Final[list[tuple[str, ...]]] = [
     _TIMES_OF_BEATS,
     _PUBLIC_KEYS,
     GROWTHS,
-    (*CLIENTS, *_KNOWS_QUESTIONS),
+    CLIENTS,
 ]
 """Item n makes version n + 1 out of version n. Never edit a released one; append another."""
 
