@@ -98,16 +98,18 @@ class _Handle:
         """
         with self._session.unread.waiting():
             end = await self._stream.end.wait()
-            if isinstance(end.error, BrokenResult) and self._view.history and self._can_replay():
+            if isinstance(end.error, BrokenResult) and self._may_have_chunks():
                 # The job had ended when this session came to it: its chunks are history.
                 wanted = WantedEvents(history=True, for_iteration=True)
                 fresh, _ = await self._session.call(subscribe_call(self.id, wanted))
                 end = await fresh.stream.end.wait()
         return end.get()
 
-    def _can_replay(self) -> bool:
+    def _may_have_chunks(self) -> bool:
+        """Whether the runtime may have chunks of the result, of which none has come."""
         greeting = self._session.greeting
-        return greeting.dialect is STANDARD and Feature.SUBSCRIBE in greeting.features
+        can_ask = greeting.dialect is STANDARD and Feature.SUBSCRIBE in greeting.features
+        return can_ask and self._view.history and not self._stream.has_chunks
 
 
 class JobHandle(_Handle):

@@ -91,6 +91,11 @@ class JobStream:
         """How the job ended; None before that."""
         return self.end.value.status if self.end.value is not None else None
 
+    @property
+    def has_chunks(self) -> bool:
+        """Whether a chunk of a streamed result has come."""
+        return self._assembly.begun
+
     def summary(self) -> JsonObject:
         """Return what is known of the job, for a program that loses its session."""
         return {"job_id": self.id, "last_event_seq": self.top, **self.about}
