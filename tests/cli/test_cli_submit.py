@@ -65,7 +65,7 @@ def test_a_budget_in_another_currency(commands: Commands) -> None:
     assert done.code == 1
     assert done.err.splitlines()[-1].endswith(
         "failed: BUDGET_EXHAUSTED: a cost in 'USD', and the budget is in EUR: the job needs one in"
-        " 'USD', too"
+        " that unit, too"
     )
     assert commands.run(*shopping).code == 0, "it was not to be bounded"
 
