@@ -307,7 +307,7 @@ async def tell_story(world: World, one: Client, other: Client) -> None:
     assert (await other.end_of(cancelled))["payload"]["code"] == "CANCELLED"
     assert await other.submit("waiter", key="cancelled") == cancelled
     assert await one.submit("waiter", key="cancelled") == cancelled
-    assert await one.submit("teller", 4, key="shared") == shared
+    assert await other.submit("teller", 4, key="shared") == shared
     assert (await one.end_of(cancelled))["payload"]["code"] == "CANCELLED"
     await other.ack()
     whole = {shared: told(4), plain: told(2), cancelled: told(1)}
