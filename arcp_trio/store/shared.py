@@ -73,6 +73,8 @@ class Extent(msgspec.Struct, frozen=True):
 
     key: int
     """By this `Follows.moved` names the journal."""
+    tree: int
+    """The key of the first job above, or the journal's own if its job was not delegated."""
     trace_id: str
     """The trace of its job."""
     length: int

@@ -8,6 +8,8 @@ import pytest
 import trio
 
 from arcp_trio import Agents, JobContext, Json, Limits
+from arcp_trio.runtime.cluster.following import SETTLE_SECONDS
+from arcp_trio.store.postgres._wake_ups import WakeUps
 from arcp_trio.testing.frames import Frame
 from tests.cluster.audit import audit
 from tests.cluster.side_by_side import nodes_over
@@ -38,6 +40,29 @@ async def member(job: JobContext) -> Json:
     for word in range(3):
         await job.log(f"{job.input}.{word}")
     return job.input
+
+
+@agents.agent("ancestor")
+async def ancestor(job: JobContext) -> Json:
+    """Have a family that takes its time, and end with it."""
+    child = await job.delegate("slow-family", lease=MAY_DELEGATE)
+    return await child.result()
+
+
+@agents.agent("slow-family")
+async def slow_family(job: JobContext) -> Json:
+    """Have a child that takes its time, and end with it."""
+    child = await job.delegate("slow-member")
+    return await child.result()
+
+
+@agents.agent("slow-member")
+async def slow_member(job: JobContext) -> Json:
+    """Say a word, and more when whoever follows has read that."""
+    await job.log("hello")
+    await trio.sleep(5 * SETTLE_SECONDS)
+    await job.log("goodbye")
+    return "member"
 
 
 def told(frames: Sequence[Frame]) -> list[Json]:
@@ -84,6 +109,29 @@ async def test_a_tree_is_told_in_its_order(database: str, client: str) -> None:
                 frames.append(await peer.receive())
             assert told(frames) == due()
         await trio.to_thread.run_sync(audit, database)
+
+
+async def test_only_the_oldest_is_said_to_have_moved(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at a job is one at its whole tree: a lost wake-up costs time, but not the order."""
+    hear = WakeUps._hear
+
+    def hear_of_the_oldest(wake_ups: WakeUps, payload: str) -> None:
+        oldest = {"1"} & set(payload.split())  # the key of the first job of the database
+        hear(wake_ups, " ".join(oldest))
+
+    with trio.fail_after(SECONDS):
+        async with nodes_over(database, others=[agents]) as (one, two):
+            peer = await quiet(one)
+            job = await peer.submit("ancestor", lease_request=MAY_DELEGATE)
+            await peer.expect("job.event")
+            monkeypatch.setattr(WakeUps, "_hear", hear_of_the_oldest)
+            peer = await moved(peer, two)
+            frames = list[Frame]()
+            while not (frames and is_end(frames[-1], job["job_id"])):
+                frames.append(await peer.receive())
+            assert told(frames) == ["hello", "goodbye", "member", "member", "member"]
 
 
 def is_end(frame: Frame, job_id: str) -> bool:

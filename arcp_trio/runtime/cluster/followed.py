@@ -36,6 +36,8 @@ class Followed:
     trace_id: str | None = None
     key: int | None = None
     """How the store's wake-ups name it; None before it is known."""
+    tree: int | None = None
+    """The key of the first job above it, or its own; None before it is known."""
     elsewhere: bool = attrs.field(default=True, init=False)
     _watches: dict[str, Watcher] = attrs.field(factory=dict[str, "Watcher"])
 
@@ -87,7 +89,7 @@ class Followed:
         self.length = extent.length if extent.finished else max(self.length, extent.length)
         self.finished = extent.finished
         self.trace_id = extent.trace_id
-        self.key = extent.key
+        self.key, self.tree = extent.key, extent.tree
 
     @property
     def done(self) -> bool:

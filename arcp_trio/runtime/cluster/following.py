@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
@@ -43,7 +44,8 @@ class Following:
     node. A wake-up can get lost, so everything is looked at every `follow_seconds`, too.
 
     One task reads what is new, once for all sessions, and gives them hints of it in the order in
-    which the jobs emitted. A session that is behind reads by itself.
+    which the jobs emitted. It reads all journals of a tree of jobs in one go: what a job says after
+    the end of a child comes after that end. A session that is behind reads by itself.
     """
 
     def __init__(
@@ -63,12 +65,15 @@ class Following:
         self._followed: dict[str, Followed] = {}
         self._keys: dict[int, str] = {}
         """Jobs by the keys that wake-ups have."""
+        self._trees: defaultdict[int | None, set[str]] = defaultdict(set)
+        """The jobs of each tree that are followed; under None those whose tree is not known."""
         self._moved: set[str] = set()
         """Journals that are to be looked at."""
         self._new: dict[str, float] = {}
         """Journals that are part of every look, and until when on Trio's clock.
 
-        A group that was being stored when this node began to follow may wake nobody.
+        A group that was being stored when this node began to follow may wake nobody, and so may
+        one before that.
         """
         self._wake = Wake()
         self._outage = Outage(log, "journals of other nodes cannot be read")
@@ -84,6 +89,8 @@ class Following:
 
     def _joined(self, followed: Followed) -> None:
         self._followed[followed.job_id] = followed
+        self._trees[followed.tree].add(followed.job_id)
+        self._new[followed.job_id] = math.inf
         group = self._core.store.put(Follow(followed.job_id))
         group.then(partial(self._begun, followed.job_id))
 
@@ -95,6 +102,10 @@ class Following:
         del self._followed[followed.job_id]
         if followed.key is not None:
             self._keys.pop(followed.key, None)
+        tree = self._trees[followed.tree]
+        tree.discard(followed.job_id)
+        if not tree:
+            del self._trees[followed.tree]
         self._new.pop(followed.job_id, None)
         self._core.store.put(Unfollow(followed.job_id))
 
@@ -163,14 +174,16 @@ class Following:
     async def _look(self, job_ids: set[str], moved: set[str]) -> bool:
         """Look at these journals; return whether they have entries that were not known.
 
-        Of those that are said to have moved, the entries are read in the same go.
+        If some are said to have moved, the entries are read in the same go.
         """
+        for job_id in moved & self._followed.keys():
+            job_ids |= self._trees[self._followed[job_id].tree]
         job_ids &= self._followed.keys()
         if not job_ids:
             return False
         looked_at = [self._followed[job_id] for job_id in job_ids]
         before = {followed: followed.known for followed in looked_at}
-        cursors = {f.job_id: f.hinted for f in looked_at if f.job_id in moved and f.takes_hints}
+        cursors = {each.job_id: each.hinted for each in looked_at if moved and each.takes_hints}
         news = await self._follows.news(job_ids, cursors, READ_ENTRIES, READ_BYTES)
         for followed, known in before.items():
             self._learn(followed, news.extents.get(followed.job_id), known)
@@ -189,8 +202,10 @@ class Following:
                 facts = {"job_id": followed.job_id, "known": known, "left": extent.length}
                 log.warning("the database has forgotten entries of a journal", extra=facts)
                 followed.forget(extent.length)
+            self._trees[followed.tree].discard(followed.job_id)
             followed.learn(extent)
             self._keys[extent.key] = followed.job_id
+            self._trees[followed.tree].add(followed.job_id)
 
     async def _read_on(self, looked_at: Sequence[Followed]) -> None:
         """Read what else the sessions take hints of, and give them."""

@@ -12,7 +12,14 @@ from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.records import Owed
 from arcp_trio.store.shared import Extent, News
 
-_EXTENTS: Final = """SELECT job_id, jid, trace_id, finished_at IS NOT NULL,
+_ROOT: Final = """WITH RECURSIVE above AS (
+        SELECT job.jid, job.parent_jid AS next
+        UNION ALL SELECT above.next, parent.parent_jid
+        FROM above LEFT JOIN job AS parent ON parent.jid = above.next WHERE above.next IS NOT NULL
+    ) SELECT jid FROM above WHERE next IS NULL"""
+
+_EXTENTS: Final = f"""SELECT job_id, jid, trace_id, finished_at IS NOT NULL,
+    CASE WHEN parent_jid IS NULL THEN jid ELSE ({_ROOT}) END,
     CASE WHEN finished_at IS NOT NULL THEN length ELSE coalesce(
         (SELECT last_index + 1 FROM journal WHERE journal.jid = job.jid
             ORDER BY last_index DESC LIMIT 1), base) END
@@ -35,10 +42,10 @@ def news(
         return News(_extents(rows), found)
 
 
-def _extents(rows: Iterable[tuple[str, int, str, bool, int]]) -> Mapping[str, Extent]:
+def _extents(rows: Iterable[tuple[str, int, str, bool, int, int]]) -> Mapping[str, Extent]:
     return {
-        job_id: Extent(key=jid, trace_id=trace_id, length=length, finished=finished)
-        for job_id, jid, trace_id, finished, length in rows
+        job_id: Extent(key=jid, tree=tree, trace_id=trace_id, length=length, finished=finished)
+        for job_id, jid, trace_id, finished, tree, length in rows
     }
 
 
