@@ -12,14 +12,14 @@ from arcp_trio.store.postgres._schema import Database
 from arcp_trio.store.records import Owed
 from arcp_trio.store.shared import Extent, News
 
-_ROOT: Final = """WITH RECURSIVE above AS (
-        SELECT job.jid, job.parent_jid AS next
-        UNION ALL SELECT above.next, parent.parent_jid
-        FROM above LEFT JOIN job AS parent ON parent.jid = above.next WHERE above.next IS NOT NULL
-    ) SELECT jid FROM above WHERE next IS NULL"""
-
-_EXTENTS: Final = f"""SELECT job_id, jid, trace_id, finished_at IS NOT NULL,
-    CASE WHEN parent_jid IS NULL THEN jid ELSE ({_ROOT}) END,
+_EXTENTS: Final = """SELECT job_id, jid, trace_id, finished_at IS NOT NULL,
+    CASE WHEN parent_jid IS NULL THEN jid ELSE (
+        WITH RECURSIVE above AS (
+            SELECT job.jid, job.parent_jid AS next
+            UNION ALL SELECT above.next, parent.parent_jid
+            FROM above LEFT JOIN job AS parent ON parent.jid = above.next
+            WHERE above.next IS NOT NULL
+        ) SELECT jid FROM above WHERE next IS NULL) END,
     CASE WHEN finished_at IS NOT NULL THEN length ELSE coalesce(
         (SELECT last_index + 1 FROM journal WHERE journal.jid = job.jid
             ORDER BY last_index DESC LIMIT 1), base) END
