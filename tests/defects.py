@@ -20,7 +20,7 @@ from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.session.attachment import Attachment
 from arcp_trio.runtime.session.batch import Batch
 from arcp_trio.runtime.session.observing import Observing
-from arcp_trio.runtime.session.outbox import Outbox, Promise
+from arcp_trio.runtime.session.outbox import Item, Outbox, Promise
 from arcp_trio.runtime.session.publisher import Publisher
 from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.session.scribe import Scribe
@@ -120,33 +120,32 @@ def number_hidden_events(patch: pytest.MonkeyPatch) -> None:
 
 def publish_in_other_tasks(patch: pytest.MonkeyPatch) -> None:
     """Let other tasks run between taking numbers and queueing the frames."""
-    put, turn = Publisher.put, itertools.cycle((0, 20))
+    publish, turn = Publisher.publish, itertools.cycle((0, 20))
 
-    async def put_later(publisher: Publisher, batch: Batch, ticks: int) -> None:
+    async def later(publisher: Publisher, batch: Batch, told: Sequence[Item], ticks: int) -> None:
         for _ in range(ticks):
             await trio.lowlevel.checkpoint()
-        put(publisher, batch)
+        publish(publisher, batch, told)
 
-    def put_aside(publisher: Publisher, batch: Batch) -> Group:
-        trio.lowlevel.spawn_system_task(put_later, publisher, batch, next(turn))
-        taken = Group()
-        taken.taken.set()
-        return taken
+    def aside(publisher: Publisher, batch: Batch, told: Sequence[Item] = ()) -> None:
+        trio.lowlevel.spawn_system_task(later, publisher, batch, told, next(turn))
 
-    patch.setattr(Publisher, "put", put_aside)
+    patch.setattr(Publisher, "publish", aside)
 
 
 def publish_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     """Send frames without waiting until they are stored."""
 
-    def put(self: Publisher, batch: Batch) -> Group:
-        group = self._store.put(batch.write())
-        unsent = self._session.outbox.unsent
-        if unsent is not None:
-            unsent.extend(batch.series)
-        return group
+    def at_once(self: Publisher, batch: Batch, told: Sequence[Item] = ()) -> None:
+        session = self._session
+        if batch.logged:
+            self._store.put(batch.write())
+        if session.outbox.unsent is not None:
+            session.outbox.unsent.extend(batch.series)
+        session.outbox.dealt_with(told)
+        session.release(len(told))
 
-    patch.setattr(Publisher, "put", put)
+    patch.setattr(Publisher, "publish", at_once)
 
 
 # -- subscriptions

@@ -114,7 +114,7 @@ def unsent_bytes(runtime: Runtime, session_id: str | None) -> int:
 
 def outbox_items(runtime: Runtime, session_id: str | None) -> int:
     """Return how many items wait for an awake session's scribe."""
-    return len(_awake_session(runtime, session_id).outbox)
+    return _awake_session(runtime, session_id).outbox.send.statistics().current_buffer_used
 
 
 def hints(runtime: Runtime, session_id: str | None) -> int:

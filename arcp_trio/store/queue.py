@@ -65,6 +65,9 @@ class Group:
     taken: trio.Event = attrs.field(factory=trio.Event)
     stored: trio.Event = attrs.field(factory=trio.Event)
     _tried: trio.Event = attrs.field(factory=trio.Event)
+    _told: list[trio.MemorySendChannel[Group]] = attrs.field(
+        factory=list["trio.MemorySendChannel[Group]"]
+    )
     acts: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]])
 
     def then(self, act: Callable[[], None]) -> None:
@@ -74,13 +77,22 @@ class Group:
         else:
             self.acts.append(act)
 
-    async def begun(self) -> None:
-        """Wait until the writer has taken the group; all groups before it are stored then."""
-        await self.taken.wait()
+    def tell(self, channel: trio.MemorySendChannel[Group]) -> None:
+        """Have the group itself sent to a channel without a bound, as soon as it is stored."""
+        self._told.append(channel)
 
     async def committed(self) -> None:
         """Wait until the group, and so every group before it, is stored."""
         await self.stored.wait()
+
+    def note_stored(self) -> None:
+        """Note that the group is stored."""
+        self.stored.set()
+        self._tried.set()
+        for channel in self._told:
+            channel.send_nowait(self)
+        self._told.clear()
+        self.writes.clear()  # a session keeps its last group, and would keep all that is in it
 
     def note_try(self) -> None:
         """Note that the group is stored, or finds the disk full."""
@@ -123,13 +135,9 @@ class WriteQueue:
         self._taken.stored.set()
         self._kept_places: Counter[str] = Counter()
         """How many of the places that a full group keeps for it each principal has taken."""
-        self._before: list[Callable[[], None]] = []
-        """What is called before the next group is taken."""
         self._wake = trio.Event()
         self._hurried = trio.Event()
         """Set if the next group is to be taken without regard to the pace."""
-        self._doubted = False
-        """A group is to be stored even if it is empty."""
         self._storing_since = math.inf
         """On Trio's clock: when the writer has begun to store the group that it is storing."""
         self._trouble_began = trio.Event()
@@ -151,17 +159,8 @@ class WriteQueue:
             self._hurried.set()
         return group
 
-    def before_group(self, act: Callable[[], None]) -> None:
-        """Have the writer call `act` right before it takes the next group, to add to that group.
-
-        If the store gets into trouble before, `act` is called then. It must not raise.
-        """
-        self._before.append(act)
-        self._wake.set()
-
     def doubt(self) -> None:
         """Have the writer find out whether it can store anything: reads fail."""
-        self._doubted = True
         self._hurried.set()
         self._wake.set()
 
@@ -221,15 +220,13 @@ class WriteQueue:
         began = -math.inf
         while True:
             await self._wake.wait()
-            if self.pace_seconds:
-                with trio.move_on_at(began + self.pace_seconds):
+            due = began + self.pace_seconds
+            if not self._hurried.is_set() and trio.current_time() < due:
+                with trio.move_on_at(due):
                     await self._hurried.wait()
-                self._hurried = trio.Event()
-            self._wake = trio.Event()
-            self._call_before_group()
-            if not (self._filling.writes or self._doubted):
-                continue
-            self._doubted = False
+            # Sessions that were woken with this task number events that are in the group.
+            await trio.lowlevel.checkpoint()
+            self._wake, self._hurried = trio.Event(), trio.Event()
             group, self._filling = self._filling, Group()
             self._kept_places.clear()
             self._taken = group
@@ -239,21 +236,13 @@ class WriteQueue:
             self._storing_since = math.inf
             if timed is not None:
                 timed(trio.current_time() - began)
-            group.stored.set()
-            group.note_try()
+            group.note_stored()
             self._written += group.size
             if self._written >= MUCH_BYTES:
                 self._much_written.set()
             for act in group.acts:
                 act()
-            # A session keeps its last group, and would keep all that is in it.
-            group.writes.clear()
             group.acts.clear()
-
-    def _call_before_group(self) -> None:
-        acts, self._before = self._before, []
-        for act in acts:
-            act()
 
     async def _retry(self, commit: Commit, group: Group) -> None:
         pause = FIRST_RETRY_SECONDS
@@ -266,7 +255,6 @@ class WriteQueue:
                     if self.disk_full:
                         group.note_try()
                         self._filling.note_try()
-                    self._call_before_group()
                 await trio.sleep(pause)
                 pause = min(2 * pause, LAST_RETRY_SECONDS)
             else:

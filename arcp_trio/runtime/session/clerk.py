@@ -261,17 +261,11 @@ class Clerk:
         payload = {} if message.reason is None else {"reason": message.reason}
         closed = frame("session.closed", payload)
         leave = Leave(request.attachment, Farewell(CloseCode.NORMAL, "closed", closed))
-        if self._core.store.shared is None:
-            session.tell(leave)
-        else:
+        if self._core.store.shared is not None:
             # A client that knows of it may cancel at another node, which looks into the store.
-            session.hold()
-            self._core.store.put(CloseSession(session.id)).then(partial(self._closed, leave))
+            leave.stored = self._core.store.put(CloseSession(session.id))
+        session.tell(leave)
         request.attachment.closing.within(self._core.limits.close_seconds)
-
-    def _closed(self, leave: Leave) -> None:
-        self._session.tell(leave)
-        self._session.release()
 
     def _require(self, feature: str) -> None:
         if feature not in self._session.features:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import enum
+import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import attrs
+import trio
 
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.wake import Wake
+from arcp_trio.store.queue import Group
 from arcp_trio.store.records import Entry
 
 if TYPE_CHECKING:
@@ -94,26 +99,36 @@ class Attach:
 class Leave:
     """The connection is to be closed after everything before this.
 
-    With `caught_up`, also after every event that the session is owed by then.
+    With `caught_up`, also after every event that the session is owed by then; with `stored`, once
+    this group is stored.
     """
 
     attachment: Attachment
     farewell: Farewell
     caught_up: bool = False
+    stored: Group | None = None
 
 
 Item = Promise | Answer | Repeat | Unwatch | Attach | Leave
 """What keeps its place and is never dropped."""
 
-OutboxItem = Hints | Item
+
+class Look(enum.Enum):
+    """Notice that the session may no longer be needed, or may be owed what was not hinted at."""
+
+    LOOK = enum.auto()
+
+
+OutboxItem = Hints | Item | Group | Look
+"""A group comes when it is stored, if something of the session is in it."""
 
 
 class Outbox:
-    """A queue with one consumer, the scribe.
+    """A memory channel with one consumer, the scribe.
 
-    The queue itself is not bounded. `hint` drops hints past `outbox_items` and the clerk waits in
-    `room_for_answers`, but a promise must always find its place. Hints of one watch in a row share
-    an item.
+    The channel itself is not bounded: a promise must always find its place. What goes in is.
+    `hint` drops hints past `outbox_items`, and the clerk waits in `room_for_answers`. Hints of one
+    watch in a row share an item.
     """
 
     def __init__(self, limits: Limits, share: Share) -> None:
@@ -124,7 +139,7 @@ class Outbox:
         self.hints = 0
         """Entries that were hinted at and that the scribe has not dealt with."""
         self._told = 0
-        """Items other than hints that the scribe has not dealt with, and answers that are due."""
+        """Promises, answers and the like that are not sent yet, and answers that are due."""
         self._told_bytes = 0
         self._closed = False
         self._most_items = limits.outbox_items
@@ -133,19 +148,7 @@ class Outbox:
         self._last_hints: Hints | None = None
         """The last item, if the scribe has not taken it and entries may be added to it."""
         self._answered = Wake()
-        self._items: list[OutboxItem] = []
-        self.plain = True
-        """Nothing but hints and promises is here, which the scribe numbers in one step."""
-        self.before_group: Callable[[], None] | None = None
-        """Has the scribe number what is here, if it is plain, before the store takes a group."""
-        self._announced = False
-        """The scribe is about to do so."""
-        self.scribe_sleeps = False
-        """The scribe's task waits in `wait`."""
-        self._wake_scribe = Wake()
-
-    def __len__(self) -> int:
-        return len(self._items)
+        self.send, self._receive = trio.open_memory_channel[OutboxItem](math.inf)
 
     # -- its session's state
 
@@ -189,7 +192,7 @@ class Outbox:
             last.entries.append(entry)  # costs a fraction of another item
         else:
             last = self._last_hints = Hints(watch, [entry])
-            self._add(last)
+            self.send.send_nowait(last)
 
     def tell(self, item: Item) -> None:
         """Add an item after everything before it."""
@@ -199,20 +202,12 @@ class Outbox:
             self._told_bytes += size
             self._share.take(size)
         self._last_hints = None
-        self.plain = self.plain and isinstance(item, Promise)
-        self._add(item)
+        self.send.send_nowait(item)
 
-    def _add(self, item: OutboxItem) -> None:
-        self._items.append(item)
-        if self.before_group is None or not self.plain:
-            self._wake_scribe.set()
-        elif not self._announced:
-            self._announced = True
-            self.before_group()
-
-    def wake_scribe(self) -> None:
-        """Have the scribe's task look what there is to do, and whether the session is needed."""
-        self._wake_scribe.set()
+    def look(self) -> None:
+        """Have the scribe look what there is to do, and whether the session is needed."""
+        self._last_hints = None
+        self.send.send_nowait(Look.LOOK)
 
     def answer_due(self) -> None:
         """Count a request that waits for its turn to be answered like an answer."""
@@ -224,7 +219,7 @@ class Outbox:
         self._answered.set()
 
     async def room_for_answers(self) -> None:
-        """Wait until the scribe has fewer than `outbox_items` items to deal with, and to come.
+        """Wait until fewer than `outbox_items` items are to be sent, and to come.
 
         Wait also until fewer than `outbox_bytes` of answers wait to be sent, and the principal's
         share has room for more.
@@ -243,28 +238,25 @@ class Outbox:
 
     # -- emptying it
 
-    async def wait(self) -> None:
-        """Wait until there is something that only the scribe's task can do."""
-        self.scribe_sleeps = True
-        try:
-            await self._wake_scribe.wait()
-        finally:
-            self.scribe_sleeps = False
+    async def take(self) -> list[OutboxItem]:
+        """Wait until something is there, and return all of it."""
+        return self.drain() or [await self._receive.receive(), *self.drain()]
 
-    def take(self) -> list[OutboxItem]:
+    def drain(self) -> list[OutboxItem]:
         """Return everything that is there."""
-        taken, self._items = self._items, []
         self._last_hints = None
-        self.plain = True
-        self._announced = False
-        return taken
+        items: list[OutboxItem] = []
+        with suppress(trio.WouldBlock):
+            while True:
+                items.append(self._receive.receive_nowait())
+        return items
 
     def numbered(self, items: Sequence[OutboxItem]) -> None:
         """Stop counting the entries that were hinted at: the scribe has dealt with them."""
         self.hints -= sum(len(item.entries) for item in items if isinstance(item, Hints))
 
     def dealt_with(self, told: Sequence[Item]) -> None:
-        """Stop counting items other than hints: the scribe has dealt with them."""
+        """Stop counting items other than hints: what they say is sent."""
         if told:
             size = sum(map(item_size, told))
             self._told -= len(told)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from arcp_trio.runtime.notices import back_pressure, store_trouble
 from arcp_trio.store.writes import AddSubmitter, AppendLog
@@ -14,12 +16,28 @@ from arcp_trio.wire.features import Feature
 if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.session.batch import Batch
+    from arcp_trio.runtime.session.outbox import Item
     from arcp_trio.runtime.session.session import Session
     from arcp_trio.runtime.session.unsent import Series, Unsent
     from arcp_trio.store.queue import Group
 
 BACK_PRESSURE_LAG: Final = 1_000
 """How many numbers a client that may acknowledge may be behind before it is told so (§6.5)."""
+
+
+@attrs.define(eq=False)
+class _Unstored:
+    """What is sent once a group is stored."""
+
+    group: Group | None
+    """None if nothing was ever stored: it can be sent at once."""
+    series: Sequence[Series]
+    unsent: Unsent | None
+    top: int
+    accepted: frozenset[str]
+    """Jobs with a key whose acceptances are among it."""
+    told: Sequence[Item]
+    """The items that it comes of, beside hints."""
 
 
 class Publisher:
@@ -35,70 +53,66 @@ class Publisher:
         """The client has been told that it is falling behind, and has not caught up since."""
         self._last: Group | None = None
         """The store's group of the last batch."""
+        self._unstored: deque[_Unstored] = deque()
         self._stored_seq = session.record.top
         """The highest number that the client may have been sent."""
 
-    async def publish(self, batch: Batch) -> None:
-        """Store a batch, then send it.
-
-        Return as soon as the batch is being committed, so that the next one can be numbered.
-        """
-        if batch.logged:
-            await self.put(batch).begun()
-        elif batch.series:
-            unsent = self._session.outbox.unsent
-            await self.all_stored()
-            if unsent is not None:
-                unsent.extend(batch.series)
-
-    def put(self, batch: Batch) -> Group:
-        """Have the log row of a batch stored, and the batch sent after that."""
-        session = self._session
+    def publish(self, batch: Batch, told: Sequence[Item] = ()) -> None:
+        """Have a batch stored, and sent after that; it comes of the items `told`, and of hints."""
+        session, accepted = self._session, frozenset[str]()
         unsent = session.outbox.unsent
-        if unsent is not None and self._record.top > batch.after_seq:
-            self._press(batch)
-        write = batch.write()
-        told = session.accepting.intersection(write.watched)
-        group = self._last = self._put(write, told)
-        session.hold()
-        group.then(partial(self._send, group, batch.series, unsent, write.top, told))
-        return group
+        if batch.logged:
+            if unsent is not None and self._record.top > batch.after_seq:
+                self._press(batch)
+            write = batch.write()
+            accepted = session.accepting.intersection(write.watched)
+            self._put(write, accepted)
+        if batch.logged or batch.series or told:
+            session.hold()
+            self._unstored.append(
+                _Unstored(self._last, batch.series, unsent, self._record.top, accepted, told)
+            )
+            self.send_stored()
 
-    def _put(self, write: AppendLog, told: Iterable[str]) -> Group:
+    def _put(self, write: AppendLog, accepted: Iterable[str]) -> None:
         session = self._session
         if self._store.trouble is not None and session.attached is not None:
             session.attached.fail(store_trouble(self._store), CloseCode.FAILED)
         group = self._store.put(write)
-        for job_id in told:
+        for job_id in accepted:
             # In the group of the promise: a session is a submitter only if it was told so.
-            group = self._store.put(AddSubmitter(job_id, session.id))
-        gone, moved = self._record.give_up_surplus()
-        self._metrics.evicted_events += gone
-        return moved or group
+            self._store.put(AddSubmitter(job_id, session.id))
+        self._metrics.evicted_events += self._record.give_up_surplus()
+        if group is not self._last:
+            group.tell(session.outbox.send)
+        self._last = group
 
-    def _send(
-        self,
-        group: Group,
-        series: Sequence[Series],
-        unsent: Unsent | None,
-        top: int,
-        told: Iterable[str],
-    ) -> None:
+    def send_stored(self) -> None:
+        """Send what is stored."""
+        while self._unstored:
+            group = self._unstored[0].group
+            if group is not None and not group.stored.is_set():
+                return
+            self._send(self._unstored.popleft())
+
+    def _send(self, stored: _Unstored) -> None:
         session = self._session
-        session.acceptances_logged(told)
-        if session.id in group.refused:
+        session.acceptances_logged(stored.accepted)
+        if stored.group is not None and session.id in stored.group.refused:
             self._metrics.refused_writes += 1
             session.went_elsewhere()  # what has its numbers now is for another runtime to say
         else:
-            self._stored_seq = top
-            if unsent is not None:
-                unsent.extend(series)
-        session.release()
+            self._stored_seq = stored.top
+            if stored.unsent is not None:
+                stored.unsent.extend(stored.series)
+        session.outbox.dealt_with(stored.told)
+        session.release(1 + len(stored.told))
 
     async def all_stored(self) -> None:
-        """Wait until every batch is stored: what follows must be read or sent after them."""
+        """Wait until every batch is sent: what follows must be read or sent after them."""
         if self._last is not None:
             await self._last.committed()
+        self.send_stored()
 
     def _press(self, batch: Batch) -> None:
         """Tell a client that may acknowledge that it is falling behind, once per crossing."""

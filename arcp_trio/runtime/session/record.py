@@ -73,21 +73,22 @@ class Record:
             self.acked = True
             self._move_floor(max(seq, self.floor))
 
-    def give_up_surplus(self) -> tuple[int, Group | None]:
+    def give_up_surplus(self) -> int:
         """Give up the oldest numbers, if too many or too large ones are kept.
 
-        Return how many went, and their write.
+        Return how many went.
         """
         floor = max(self.top - self._most_numbers, self.log_size.fitting_floor())
         if floor <= self.floor and not self.log_size.too_large:
-            return 0, None
+            return 0
         gone = min(floor, self.top) - self.floor
-        return max(0, gone), self._move_floor(max(floor, self.floor))
+        self._move_floor(max(floor, self.floor))
+        return max(0, gone)
 
-    def _move_floor(self, floor: int) -> Group:
+    def _move_floor(self, floor: int) -> None:
         self.floor = floor
         self.log_size.let_go(floor)
-        return self._store.put(MoveFloor(self.id, floor, self.acked, self.log_size.held))
+        self._store.put(MoveFloor(self.id, floor, self.acked, self.log_size.held))
 
     # -- resume tokens (§6.3)
 

@@ -17,7 +17,9 @@ from arcp_trio.runtime.session.outbox import (
     Answer,
     Attach,
     Hints,
+    Item,
     Leave,
+    Look,
     OutboxItem,
     Promise,
     Repeat,
@@ -28,6 +30,7 @@ from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.errors import Fenced, StoreError
 from arcp_trio.store.interface import JournalTrimmed
+from arcp_trio.store.queue import Group
 from arcp_trio.store.records import Owed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import ArcpError, JobNotFound, ResumeWindowExpired
@@ -50,8 +53,8 @@ class Scribe:
     means that the session is behind: then the scribe reads the journals, merged in the order in
     which the jobs emitted, until the session is owed nothing.
 
-    Most often nothing has to be waited for. Then the task sleeps on, and the store's writer has the
-    scribe number what is in the outbox in one step, before each group.
+    It does not wait for what it has numbered to be stored, but goes on with what comes next; the
+    group comes to the outbox when it is stored, and then its frames are sent.
     """
 
     def __init__(self, core: Core, jobs: Jobs, session: Session, others: OtherNodes | None) -> None:
@@ -64,66 +67,17 @@ class Scribe:
         self._publisher = Publisher(core, session)
         self._leave: Leave | None = None
         """Carried out once the session is caught up."""
-        self._failure: Exception | None = None
-        """What the task is to fail with: a step before a group of the store failed."""
 
     async def run(self) -> None:
         """Consume the outbox for as long as the session is needed in memory."""
         session, outbox = self._session, self._outbox
-        outbox.before_group = self._have_numbered
         while session.needed:
-            items = outbox.take()
-            if items or self._catching_up:
-                await self._take(items)
-            else:
-                await outbox.wait()
-            if self._failure is not None:
-                raise self._failure
-            if self._catching_up:
-                # The journals to be read are stored then, even a new job's.
-                await self._publisher.all_stored()
+            items = outbox.drain() if self._catching_up else await outbox.take()
+            await self._take(items)
             if outbox.unsent is not None:
                 await outbox.unsent.room()
             if self._catching_up:
                 await self._catch_up()
-
-    # -- numbering without a wait
-
-    def _have_numbered(self) -> None:
-        """Number what is in the outbox before the store takes its next group."""
-        if self._store.trouble is None:
-            self._store.before_group(self._number_at_once)
-        else:
-            self._outbox.wake_scribe()  # which tells the client of the trouble
-
-    def _number_at_once(self) -> None:
-        """Number hints and promises in one step, so that events and numbers share a group.
-
-        Whatever has to wait for something is left to the task.
-        """
-        outbox = self._outbox
-        if not outbox.scribe_sleeps:
-            return  # the task takes what is there before it sleeps
-        has_room = outbox.unsent is None or outbox.unsent.has_room
-        if not outbox.plain or self._catching_up or not has_room:
-            outbox.wake_scribe()
-            return
-        try:
-            self._number_plain(outbox.take())
-        except Exception as error:  # noqa: BLE001 - it is for this session, and not for the store
-            self._failure = error
-        if self._failure is not None or self._catching_up:
-            outbox.wake_scribe()
-
-    def _number_plain(self, items: Sequence[OutboxItem]) -> None:
-        batch = Batch(self._session, self._jobs)
-        for item in items:
-            assert isinstance(item, Hints | Promise)
-            self._add(batch, item)
-        self._outbox.numbered(items)
-        if batch.logged:
-            self._publisher.put(batch)
-        self._dealt_with(items)
 
     @property
     def _catching_up(self) -> bool:
@@ -133,48 +87,40 @@ class Scribe:
     def _owed_something(self) -> bool:
         return any(watch.behind for watch in self._session.watches.values())
 
-    # -- numbering in the task
+    # -- numbering
 
     async def _take(self, items: Sequence[OutboxItem]) -> None:
-        batch = Batch(self._session, self._jobs)
+        self._publisher.send_stored()
+        batch, told = Batch(self._session, self._jobs), list[Item]()
         for item in items:
             match item:
-                case Hints() | Answer() | Promise():
-                    self._add(batch, item)
+                case Hints():
+                    if not self._outbox.behind:
+                        batch.number_all(item.watch, item.entries)
+                    continue
+                case Group() | Look():
+                    continue
+                case Answer() | Promise():
+                    self._say(batch, item)
                 case Repeat():
                     # First the row of the log in which the watch may have ended.
-                    await self._publisher.publish(batch)
+                    self._publisher.publish(batch)
                     batch = Batch(self._session, self._jobs)
                     self._repeat(batch, item)
                 case Unwatch():
                     batch.unwatch(item.watch)
-                    await self._publisher.publish(batch)
+                    self._publisher.publish(batch)
                     batch = Batch(self._session, self._jobs)
                 case Attach() | Leave():
-                    await self._publisher.publish(batch)
+                    self._publisher.publish(batch)
                     batch = Batch(self._session, self._jobs)
-                    await self._publisher.all_stored()
-                    self._switch(item)
-                    if isinstance(item, Attach):
-                        error = JobNotFound("there is no such job")
-                        for watch in item.unseen:
-                            self._end_subscription(batch, watch, error)
-        self._outbox.numbered(items)  # before the wait, during which the outbox fills again
-        await self._publisher.publish(batch)
-        self._dealt_with(items)
-
-    def _add(self, batch: Batch, item: Hints | Answer | Promise) -> None:
-        if not isinstance(item, Hints):
-            self._say(batch, item)
-        elif not self._outbox.behind:
-            batch.number_all(item.watch, item.entries)
-
-    def _dealt_with(self, items: Sequence[OutboxItem]) -> None:
-        told = [item for item in items if not isinstance(item, Hints)]
-        self._outbox.dealt_with(told)
-        self._session.release(len(told))
+                    await self._switch(batch, item)
+            told.append(item)
+        self._outbox.numbered(items)
+        self._publisher.publish(batch, told)
 
     async def _catch_up(self) -> None:
+        await self._publisher.all_stored()  # so are the journals to be read, even a new job's
         watches = self._session.watches.values()
         lost_track = next((watch for watch in watches if watch.lost_track), None)
         if lost_track is not None:
@@ -213,10 +159,10 @@ class Scribe:
                 await trio.sleep(FORGOTTEN_SECONDS)
         # Items told before these entries were emitted come first, such as the promise that a
         # job is cancelled; and a job that has begun meanwhile may have emitted in between.
-        await self._take(self._outbox.take())
+        await self._take(self._outbox.drain())
         if session.watches.keys() - cursors.keys():
             return False
-        await self._publisher.publish(self._owed_batch(owed))
+        self._publisher.publish(self._owed_batch(owed))
         return True
 
     def _owed_batch(self, owed: Sequence[Owed]) -> Batch:
@@ -243,11 +189,16 @@ class Scribe:
             item.watch.skip_to_terminal()
             self._say(batch, Promise(item.tail, item.watch))
 
-    def _switch(self, item: Attach | Leave) -> None:
+    async def _switch(self, batch: Batch, item: Attach | Leave) -> None:
         """Begin to number for another connection, or have the one there is closed."""
+        await self._publisher.all_stored()
         if isinstance(item, Attach):
             self._attach(item)
+            for watch in item.unseen:
+                self._end_subscription(batch, watch, JobNotFound("there is no such job"))
         else:
+            if item.stored is not None:
+                await item.stored.committed()
             self._part(item)
 
     def _attach(self, item: Attach) -> None:
@@ -280,7 +231,7 @@ class Scribe:
         if watch.observer:
             batch = Batch(session, self._jobs)
             self._end_subscription(batch, watch, error)
-            await self._publisher.publish(batch)
+            self._publisher.publish(batch)
             return
         watch.leave_journal()
         session.lose("events are gone")

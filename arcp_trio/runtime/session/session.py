@@ -240,7 +240,7 @@ class Session:
     def _look_whether_needed(self) -> None:
         # Every command and answer comes by here: the scribe is woken only when it has to stop.
         if not self.needed:
-            self.outbox.wake_scribe()
+            self.outbox.look()
 
     @property
     def needed(self) -> bool:

@@ -73,7 +73,7 @@ class Watch:
     def fall_behind(self) -> None:
         """Have the session read journals, from the cursors on."""
         self.session.outbox.fall_behind()
-        self.session.outbox.wake_scribe()
+        self.session.outbox.look()
 
     @property
     def behind(self) -> bool:
