@@ -72,8 +72,8 @@ class Scribe:
         """Consume the outbox for as long as the session is needed in memory."""
         session, outbox = self._session, self._outbox
         while session.needed:
-            items = outbox.drain() if self._catching_up else await outbox.take()
-            await self._take(items)
+            # No variable here: what was taken may keep a job in memory that has ended.
+            await self._take(outbox.drain() if self._catching_up else await outbox.take())
             if outbox.unsent is not None:
                 await outbox.unsent.room()
             if self._catching_up:
