@@ -82,23 +82,8 @@ class NewJob(msgspec.Struct, frozen=True):
             _give_up(self.job)
 
 
-def accept_at_once(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:
-    """Accept a job that is to have no credentials, with no checkpoint.
-
-    Raises:
-        ArcpError: no job can be taken on now.
-    """
-    assert not source.wants_credentials
-    job = draft(jobs, wanted, source)
-    try:
-        return _store(job, source)
-    except BaseException:
-        _give_up(job)
-        raise
-
-
 async def accept(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:
-    """Accept a job, once its credentials are issued.
+    """Accept a job, once its credentials are issued; if it needs none, there is no checkpoint.
 
     Raises:
         AcceptanceRefused: another node has the key.
