@@ -80,12 +80,12 @@ def claimed_keys(runtime: Runtime) -> int:
 def hold_jobs(runtime: Runtime, patch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Keep jobs from starting; return a function that starts those held so far."""
     jobs = runtime._lifetime.jobs
-    start, held = jobs.start, list[Job]()
-    patch.setattr(jobs, "start", held.append)
+    start, held = jobs.start, list[Callable[[], None]]()
+    patch.setattr(jobs, "start", lambda *job: held.append(partial(start, *job)))
 
     def start_held() -> None:
         while held:
-            start(held.pop(0))
+            held.pop(0)()
 
     return start_held
 

@@ -1,12 +1,13 @@
 """Accepting a job, submitted or delegated: the one order of steps (§7.1, §10).
 
 A job is drafted: from then on it counts. Its credentials are issued. Its acceptance is encoded and
-put into the store's queue. If anything fails so far, the job is given up. It starts once its
-acceptance is stored.
+put into the store's queue. If anything fails so far, the job is given up. Its task starts, and
+calls the agent once the acceptance is stored.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.store.queue import Group
 
+log = logging.getLogger(__name__)
+
 
 class AcceptanceRefused(InternalError):  # noqa: N818 - an answer, not a fault
     """The store did not take on a job: another runtime has its key, or its session, by now."""
@@ -50,29 +53,24 @@ class NewJob(msgspec.Struct, frozen=True):
     """What its idempotency key stands for from now on, if it has one."""
 
     async def stored(self) -> None:
-        """Wait until the acceptance is stored; give the job up if it is not to be.
+        """Wait until the acceptance is stored; give the job up if the store refuses it.
 
         Raises:
             AcceptanceRefused: the store did not take it.
         """
-        try:
-            await self.group.committed()
-        except BaseException:
-            _give_up(self.job)
-            raise
+        await self.group.committed()
         if self.job.id in self.group.refused:
             self._withdraw()
             raise AcceptanceRefused
 
-    def start_once_stored(self) -> None:
-        """Have the job start as soon as its acceptance is stored."""
-        self.group.then(self._start)
-
-    def _start(self) -> None:
-        if self.job.id in self.group.refused:
-            self._withdraw()
-        else:
-            self.job.jobs.start(self.job)
+    async def run(self) -> None:
+        """Run the job once its acceptance is stored: its agent must not act before."""
+        try:
+            await self.stored()
+        except AcceptanceRefused:
+            return
+        log.debug("job accepted", extra=self.job.facts)
+        await self.job.run()
 
     def _withdraw(self) -> None:
         """Give up the job, which the store has refused."""

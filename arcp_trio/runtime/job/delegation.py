@@ -136,7 +136,7 @@ async def delegate(
         # event, even if it was away, or is another session that came with the same key later.
         parent.journal.accept_child(new.job.id, new.tail)
         parent.memory.finish(key, parent.journal.length, dumps(new.job.id), {})
-        new.start_once_stored()
+        parent.jobs.start(new.job, new.run)
     except ArcpError as error:
         # An agent that does not catch it ends its job with an error that names the delegation.
         raise _refuse(parent, delegate_id, agent, error, key) from error

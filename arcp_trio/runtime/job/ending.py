@@ -6,7 +6,6 @@ A suspended job ends in this runtime without a terminal.
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING
 
 from arcp_trio.runtime.job import costs
@@ -81,4 +80,5 @@ async def _write_terminal(job: Job) -> None:
     job.over.set()
     job.leave_tree()
     log_end(job, outcome, job.authority.budget.remaining)
-    group.then(partial(job.jobs.remove, job))
+    await group.committed()
+    job.jobs.remove(job)

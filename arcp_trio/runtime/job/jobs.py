@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.outcome import Outcome
     from arcp_trio.runtime.job.written import OtherJournals, Written
-
-log = logging.getLogger(__name__)
-
 
 LARGE: Final = 64 * 1024
 """Bytes; reading or writing a larger value takes milliseconds, and so its principal's turn."""
@@ -188,16 +184,10 @@ class Jobs:
 
     # -- their tasks
 
-    def start(self, job: Job) -> None:
+    def start(self, job: Job, run: Callable[[], Awaitable[None]]) -> None:
         """Run a job in a context of its own, with nothing of the connection that it came by."""
         if not self._closed:
-            log.debug("job accepted", extra=job.facts)
-            start_clean(self._nursery, job.run, name=f"job {job.id}")
-
-    def begin_again(self, job: Job, call: Callable[[Job], Awaitable[None]]) -> None:
-        """Run a job that an earlier runtime has begun, as `call` does it."""
-        if not self._closed:
-            start_clean(self._nursery, call, job, name=f"job {job.id}")
+            start_clean(self._nursery, run, name=f"job {job.id}")
 
     async def call_agent(self, job: Job) -> JsonLike:
         """Call a job's agent where it runs, and return its result.

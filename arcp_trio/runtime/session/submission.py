@@ -143,8 +143,8 @@ class Submissions:
         session.tell(Promise(decision.tail, watch))
         watch.join_journal()
         if decision.new is not None:
-            decision.new.start_once_stored()
-            session.workload.count_until_stored(decision.new.group)
+            self._jobs.start(decision.new.job, decision.new.run)
+            session.workload.count(decision.new.group)
 
     def promise_untold(self, session: Session, jobs: Iterable[UntoldJob]) -> None:
         """Promise a client the jobs that were accepted before its session came here."""
