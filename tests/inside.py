@@ -61,7 +61,7 @@ def jobs_in_memory() -> int:
     return sum(isinstance(each, Job) for each in gc.get_objects())
 
 
-def job_of(context: JobContext) -> object:
+def job_of(context: JobContext) -> Job:
     """Return what the runtime has of the job of an agent."""
     assert isinstance(context._link, DirectLink)
     return context._link.desk.job

@@ -16,6 +16,7 @@ import msgspec
 from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.job.draft import draft
 from arcp_trio.runtime.job.provisioning import provide
+from arcp_trio.runtime.job.state import JobState
 from arcp_trio.runtime.notices import frame
 from arcp_trio.store.memos import Durability
 from arcp_trio.store.records import JobRow, KeyRow
@@ -77,7 +78,7 @@ class NewJob(msgspec.Struct, frozen=True):
         self.job.core.metrics.refused_writes += 1
         _drop_claim(self.job, self.key)
         if self.job.outcome is None:  # else its end is on its way, which will be refused as well
-            _give_up(self.job)
+            self.job.give_up()
 
 
 async def accept(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:
@@ -98,7 +99,7 @@ async def accept(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:
             # What was issued for a child must not outlast its parent (§9.8.2).
             job.wallet.close()
             await job.wallet.revoked()  # noqa: ASYNC102 - it bounds and shields itself
-        _give_up(job)
+        job.give_up()
         raise
 
 
@@ -122,15 +123,6 @@ def _drop_claim(job: Job, key: IdempotencyKey | KeyRow | None) -> None:
 
 def _mints_beside_others(job: Job) -> bool:
     return job.core.store.shared is not None and job.wallet is not None
-
-
-def _give_up(job: Job) -> None:
-    """Remove a job that will not be stored, and have its credentials revoked."""
-    if job.wallet is not None:
-        job.wallet.close()
-    job.leave_tree()
-    job.jobs.remove(job)
-    job.span.end({"arcp.job.outcome": "not accepted"}, code=InternalError.code)
 
 
 def _store(job: Job, source: JobSource) -> NewJob:
@@ -171,7 +163,7 @@ def _store(job: Job, source: JobSource) -> NewJob:
             kept=parent is not None and parent.memory.durable,
         )
     )
-    job.accepted = True
+    job.move_to(JobState.ACCEPTED)
     return NewJob(job, tail, group, key)
 
 

@@ -11,9 +11,9 @@ from arcp_trio.runtime.job.agent_threads import AgentThreads
 from arcp_trio.runtime.job.awaiting import call_agent
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.desk import Desk
-from arcp_trio.runtime.job.ending import stop_agent
 from arcp_trio.runtime.job.job_view import facts_for_agent
 from arcp_trio.runtime.job.link import DirectLink
+from arcp_trio.runtime.job.state import JobState
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.tasks import first_of, start_clean
 from arcp_trio.runtime.wake import Wake
@@ -226,7 +226,7 @@ class Jobs:
     def start_stopping(self, job: Job) -> None:
         """Start the task that finishes a job whose agent does not stop within its grace."""
         if not self._closed:
-            self._nursery.start_soon(stop_agent, job, name=f"end of {job.id}")
+            self._nursery.start_soon(job.stop_agent, name=f"end of {job.id}")
 
     def close(self) -> None:
         """Start no more tasks, and wait for no agent: the nursery is about to end."""
@@ -256,15 +256,14 @@ class Jobs:
                 job.suspend()
 
     def leave_all(self, grace: float) -> None:
-        """Suspend every job: nothing is stored any longer, and so no job has an end here.
+        """Leave every job: nothing is stored any longer, and so no job has an end here.
 
         An agent has at most `grace` seconds to stop in.
         """
-        left_to = "the next start" if self.core.store.shared is None else "another node"
         for job in list(self.live.values()):
             job.agent_run.shorten_grace(grace)
-            if not job.suspended:
-                job.suspend(left_to)
+            if job.accepted and not (job.suspended or job.ended):
+                job.suspend(JobState.LOST)
 
     def end_all(self, outcome: Outcome, grace: float) -> None:
         """End every job; an agent has at most `grace` seconds to stop in."""
