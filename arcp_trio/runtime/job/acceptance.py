@@ -61,7 +61,10 @@ class NewJob(msgspec.Struct, frozen=True):
         """
         await self.group.committed()
         if self.job.id in self.group.refused:
-            self._withdraw()
+            self.job.core.metrics.refused_writes += 1
+            _drop_claim(self.job, self.key)
+            if self.job.outcome is None:  # else its end is on its way, which will be refused, too
+                self.job.give_up()
             raise AcceptanceRefused
 
     async def run(self) -> None:
@@ -72,13 +75,6 @@ class NewJob(msgspec.Struct, frozen=True):
             return
         log.debug("job accepted", extra=self.job.facts)
         await self.job.run()
-
-    def _withdraw(self) -> None:
-        """Give up the job, which the store has refused."""
-        self.job.core.metrics.refused_writes += 1
-        _drop_claim(self.job, self.key)
-        if self.job.outcome is None:  # else its end is on its way, which will be refused as well
-            self.job.give_up()
 
 
 async def accept(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:

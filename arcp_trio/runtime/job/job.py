@@ -19,7 +19,6 @@ from arcp_trio.runtime.job.last_event import LastEvent
 from arcp_trio.runtime.job.outcome import Outcome
 from arcp_trio.runtime.job.over import Over
 from arcp_trio.runtime.job.questions import Questions
-from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.job.state import GONE, TO_END, JobState
 from arcp_trio.runtime.usage import serve_principal
@@ -106,11 +105,7 @@ class Job:
     # -- its state
 
     def move_to(self, state: JobState) -> None:
-        """Take the next state.
-
-        Raises:
-            RuntimeError: the job cannot take it now.
-        """
+        """Take the next state, which must be one that may follow."""
         self.state = self.state.then(state)
 
     @property
@@ -318,6 +313,21 @@ class Job:
         await group.committed()
         self.jobs.remove(self)
 
+    def refuse_if_suspended(self) -> None:
+        """Refuse, with an `InternalError`, to begin anything that belongs to the next run."""
+        if self.suspended:
+            raise InternalError("the runtime is shutting down, and the job goes on after that")
+
+    def refuse_if_ending(self) -> None:
+        """Refuse, with an `ArcpError`, to begin anything that would outlast the job."""
+        if self.outcome is not None:
+            raise self.outcome.refusal()
+
+    def refuse_if_ended(self) -> None:
+        """Refuse, with an `ArcpError`, to add anything after the terminal."""
+        if self.ended:
+            self.refuse_if_ending()
+
     # -- parent and children (§10)
 
     def leave_tree(self) -> None:
@@ -341,7 +351,7 @@ class Job:
         Raises:
             LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
         """
-        refuse_if_ended(self)
+        self.refuse_if_ended()
         try:
             now = trio.current_time()
             self.authority.check(capability, target, now=now, also=also, approvals=approvals)

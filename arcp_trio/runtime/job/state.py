@@ -11,7 +11,7 @@ class JobState(Enum):
     """What a job is about to do; how it ends is decided apart from that."""
 
     DRAFTED = "drafted"
-    """It counts among those alive; what it needs to be accepted may be waited for."""
+    """Counted among those alive, and not accepted yet: credentials may be waited for."""
     ACCEPTED = "accepted"
     """Its acceptance is stored, or in the store's queue."""
     RUNNING = "running"
@@ -24,7 +24,7 @@ class JobState(Enum):
     """Its agent is cancelled, and the next runtime calls it again: until then only results of steps
     are taken."""
     LOST = "lost"
-    """It has no end here: nothing can be stored any longer, or the store has not taken it."""
+    """Without an end here: nothing can be stored any longer, or the store has refused it."""
 
     def then(self, state: JobState) -> JobState:
         """Return the state that follows this one.
