@@ -61,7 +61,7 @@ def jobs_in_memory() -> int:
     return sum(isinstance(each, Job) for each in gc.get_objects())
 
 
-def job_of(context: JobContext) -> object:
+def job_of(context: JobContext) -> Job:
     """Return what the runtime has of the job of an agent."""
     assert isinstance(context._link, DirectLink)
     return context._link.desk.job
@@ -80,12 +80,12 @@ def claimed_keys(runtime: Runtime) -> int:
 def hold_jobs(runtime: Runtime, patch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Keep jobs from starting; return a function that starts those held so far."""
     jobs = runtime._lifetime.jobs
-    start, held = jobs.start, list[Job]()
-    patch.setattr(jobs, "start", held.append)
+    start, held = jobs.start, list[Callable[[], None]]()
+    patch.setattr(jobs, "start", lambda *job: held.append(partial(start, *job)))
 
     def start_held() -> None:
         while held:
-            start(held.pop(0))
+            held.pop(0)()
 
     return start_held
 

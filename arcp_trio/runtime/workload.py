@@ -8,12 +8,12 @@ cost no step.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 from weakref import WeakValueDictionary
 
 import trio
 
-from arcp_trio.runtime.wake import Wake
 from arcp_trio.store.queue import Group
 
 COMMANDS: Final = 2
@@ -57,23 +57,17 @@ class Workload:
         self.commands = WorkPlaces(COMMANDS)
         """For all commands but listings, which may take long: no other command waits for one."""
         self.listings = WorkPlaces(LISTINGS)
-        self._unstored = 0
-        self._stored = Wake()
+        self._newest: deque[Group] = deque(maxlen=UNSTORED)
+        """The groups of the newest acceptances, which are stored in this order."""
 
-    def count_until_stored(self, group: Group) -> None:
-        """Count an acceptance until its group is stored."""
-        if not group.stored.is_set():
-            self._unstored += 1
-            group.then(self._one_stored)
-
-    def _one_stored(self) -> None:
-        self._unstored -= 1
-        self._stored.set()
+    def count(self, acceptance: Group) -> None:
+        """Count an acceptance until it is stored."""
+        self._newest.append(acceptance)
 
     async def room_for_acceptance(self) -> None:
         """Wait until fewer than `UNSTORED` acceptances are in the store's queue."""
-        while self._unstored >= UNSTORED:
-            await self._stored.wait()
+        while len(self._newest) == UNSTORED and not self._newest[0].stored.is_set():
+            await self._newest[0].committed()
 
 
 class Workloads:

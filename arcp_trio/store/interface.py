@@ -168,6 +168,11 @@ class Store(WriteQueue, Reads):
         """What there is besides if several runtimes share the store, of which this is a node."""
         return None
 
+    @property
+    def may_refuse(self) -> bool:
+        """Whether another runtime may be first with a key, or have taken a session."""
+        return self.shared is not None
+
     def files(self) -> Sequence[str]:
         """Return the paths of the files in which everything is kept; by default, no files."""
         return ()

@@ -35,6 +35,11 @@ class ContestedStore(PausingStore):
         self.rival_is_first = False
         """Another runtime stores a job under the next key, right before this one does."""
 
+    @property
+    def may_refuse(self) -> bool:
+        """Whether another runtime may be first."""
+        return True
+
     async def _commit(  # type: ignore[override]
         self, writes: Sequence[Write]
     ) -> frozenset[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import defaultdict
-from functools import partial
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.store.queue import Group
     from arcp_trio.store.records import Owed
     from arcp_trio.store.shared import Extent, Follows
 
@@ -75,6 +75,9 @@ class Following:
         A group that was being stored when this node began to follow may wake nobody, and so may
         one before that.
         """
+        self._begun: deque[tuple[str, Group]] = deque()
+        """Journals that are joined, with the groups of their rows, until these are stored."""
+        self._one_begun = Wake()
         self._wake = Wake()
         self._outage = Outage(log, "journals of other nodes cannot be read")
 
@@ -91,12 +94,18 @@ class Following:
         self._followed[followed.job_id] = followed
         self._trees[followed.tree].add(followed.job_id)
         self._new[followed.job_id] = math.inf
-        group = self._core.store.put(Follow(followed.job_id))
-        group.then(partial(self._begun, followed.job_id))
+        self._begun.append((followed.job_id, self._core.store.put(Follow(followed.job_id))))
+        self._one_begun.set()
 
-    def _begun(self, job_id: str) -> None:
-        self._new[job_id] = trio.current_time() + SETTLE_SECONDS
-        self._wake.set()
+    async def _begin(self) -> None:
+        """Have journals looked at as soon as their rows are stored, which are so in order."""
+        while True:
+            while self._begun:
+                await self._begun[0][1].committed()
+                job_id, _ = self._begun.popleft()
+                self._new[job_id] = trio.current_time() + SETTLE_SECONDS
+                self._wake.set()
+            await self._one_begun.wait()
 
     def _left(self, followed: Followed) -> None:
         del self._followed[followed.job_id]
@@ -135,6 +144,7 @@ class Following:
         """Give the sessions hints, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._be_woken, name="wake-ups")
+            nursery.start_soon(self._begin, name="journals to follow")
             seconds = self._core.limits.follow_seconds
             all_due = trio.current_time() + seconds
             while True:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.store.interface import Store
+    from arcp_trio.store.queue import Group
     from arcp_trio.store.records import JobRow, Recovered
     from arcp_trio.store.shared import Commands, OpenCommand
 
@@ -72,8 +73,9 @@ class Obeyer:
         self._release = release
         self._revealer = revealer
         self._nursery = nursery
-        self._begun: set[int] = set()
-        """Commands that are being obeyed, until their answers are stored."""
+        self._begun: dict[int, Group | None] = {}
+        """Commands that are being obeyed, with the groups of their answers, until these are stored.
+        """
 
     async def obey_all(self) -> None:
         """Obey every open command; those that have to wait for something are only begun.
@@ -81,6 +83,9 @@ class Obeyer:
         Raises:
             StoreError: the commands cannot be read now.
         """
+        for id_, answer in list(self._begun.items()):
+            if answer is not None and answer.stored.is_set():
+                del self._begun[id_]
         known = set(self._begun)
         while found := await self._commands.open_commands(known):
             known.update(command.id for command in found)
@@ -93,19 +98,16 @@ class Obeyer:
             return
         asked = read_command(command.body)
         if asked is None:
-            self._begun.add(command.id)
             self._answer(command, InternalError("the node of the job does not know this command"))
             return
         job = self._jobs.live.get(asked.job_id)
         if job is None:
             row = await self._core.store.job(asked.job_id)
             if row is None or row.finished_at is not None:
-                self._begun.add(command.id)
                 self._answer(command, _too_late(asked, row))
             # A job that this node has just taken over is about to be alive here, or to have ended.
         elif isinstance(asked, EndJob):
             # In one step: its answer is stored with what it does, and before the job's terminal.
-            self._begun.add(command.id)
             self._answer(command, end_job(job, asked))
         elif isinstance(asked, Reveal):
             self._start(command, partial(self._reveal, job, asked, command.asker))
@@ -113,7 +115,7 @@ class Obeyer:
             self._start(command, partial(answer_question, job, asked))
 
     def _start(self, command: OpenCommand, obey: Callable[[], Awaitable[Obeyed]]) -> None:
-        self._begun.add(command.id)
+        self._begun[command.id] = None
         self._nursery.start_soon(self._obey, command, obey, name=f"{command.kind} {command.about}")
 
     async def _obey(self, command: OpenCommand, obey: Callable[[], Awaitable[Obeyed]]) -> None:
@@ -142,8 +144,9 @@ class Obeyer:
 
     def _answer(self, command: OpenCommand, answer: Obeyed | ArcpError) -> None:
         log.info("obeyed another node", extra=_facts(command))
-        group = self._core.store.put(AnswerNode(command.id, encode_answer(answer)))
-        group.then(partial(self._begun.discard, command.id))
+        self._begun[command.id] = self._core.store.put(
+            AnswerNode(command.id, encode_answer(answer))
+        )
 
 
 async def with_cancels(store: Store, commands: Commands, found: Recovered) -> Recovered:

@@ -1,12 +1,13 @@
 """Accepting a job, submitted or delegated: the one order of steps (§7.1, §10).
 
 A job is drafted: from then on it counts. Its credentials are issued. Its acceptance is encoded and
-put into the store's queue. If anything fails so far, the job is given up. It starts once its
-acceptance is stored.
+put into the store's queue. If anything fails so far, the job is given up. Its task starts, and
+calls the agent once the acceptance is stored.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import msgspec
 from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.job.draft import draft
 from arcp_trio.runtime.job.provisioning import provide
+from arcp_trio.runtime.job.state import JobState
 from arcp_trio.runtime.notices import frame
 from arcp_trio.store.memos import Durability
 from arcp_trio.store.records import JobRow, KeyRow
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.store.queue import Group
+
+log = logging.getLogger(__name__)
 
 
 class AcceptanceRefused(InternalError):  # noqa: N818 - an answer, not a fault
@@ -50,55 +54,31 @@ class NewJob(msgspec.Struct, frozen=True):
     """What its idempotency key stands for from now on, if it has one."""
 
     async def stored(self) -> None:
-        """Wait until the acceptance is stored; give the job up if it is not to be.
+        """Wait until the acceptance is stored; give the job up if the store refuses it.
 
         Raises:
             AcceptanceRefused: the store did not take it.
         """
-        try:
-            await self.group.committed()
-        except BaseException:
-            _give_up(self.job)
-            raise
+        await self.group.committed()
         if self.job.id in self.group.refused:
-            self._withdraw()
+            self.job.core.metrics.refused_writes += 1
+            _drop_claim(self.job, self.key)
+            if self.job.outcome is None:  # else its end is on its way, which will be refused, too
+                self.job.give_up()
             raise AcceptanceRefused
 
-    def start_once_stored(self) -> None:
-        """Have the job start as soon as its acceptance is stored."""
-        self.group.then(self._start)
-
-    def _start(self) -> None:
-        if self.job.id in self.group.refused:
-            self._withdraw()
-        else:
-            self.job.jobs.start(self.job)
-
-    def _withdraw(self) -> None:
-        """Give up the job, which the store has refused."""
-        self.job.core.metrics.refused_writes += 1
-        _drop_claim(self.job, self.key)
-        if self.job.outcome is None:  # else its end is on its way, which will be refused as well
-            _give_up(self.job)
-
-
-def accept_at_once(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:
-    """Accept a job that is to have no credentials, with no checkpoint.
-
-    Raises:
-        ArcpError: no job can be taken on now.
-    """
-    assert not source.wants_credentials
-    job = draft(jobs, wanted, source)
-    try:
-        return _store(job, source)
-    except BaseException:
-        _give_up(job)
-        raise
+    async def run(self) -> None:
+        """Run the job once its acceptance is stored: its agent must not act before."""
+        try:
+            await self.stored()
+        except AcceptanceRefused:
+            return
+        log.debug("job accepted", extra=self.job.facts)
+        await self.job.run()
 
 
 async def accept(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:
-    """Accept a job, once its credentials are issued.
+    """Accept a job, once its credentials are issued; if it needs none, there is no checkpoint.
 
     Raises:
         AcceptanceRefused: another node has the key.
@@ -115,7 +95,7 @@ async def accept(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:
             # What was issued for a child must not outlast its parent (§9.8.2).
             job.wallet.close()
             await job.wallet.revoked()  # noqa: ASYNC102 - it bounds and shields itself
-        _give_up(job)
+        job.give_up()
         raise
 
 
@@ -139,15 +119,6 @@ def _drop_claim(job: Job, key: IdempotencyKey | KeyRow | None) -> None:
 
 def _mints_beside_others(job: Job) -> bool:
     return job.core.store.shared is not None and job.wallet is not None
-
-
-def _give_up(job: Job) -> None:
-    """Remove a job that will not be stored, and have its credentials revoked."""
-    if job.wallet is not None:
-        job.wallet.close()
-    job.leave_tree()
-    job.jobs.remove(job)
-    job.span.end({"arcp.job.outcome": "not accepted"}, code=InternalError.code)
 
 
 def _store(job: Job, source: JobSource) -> NewJob:
@@ -188,7 +159,7 @@ def _store(job: Job, source: JobSource) -> NewJob:
             kept=parent is not None and parent.memory.durable,
         )
     )
-    job.accepted = True
+    job.move_to(JobState.ACCEPTED)
     return NewJob(job, tail, group, key)
 
 

@@ -21,7 +21,6 @@ from arcp_trio.authority.targets import forms
 from arcp_trio.runtime.job.events import add_event
 from arcp_trio.runtime.job.fitting import fitted
 from arcp_trio.runtime.job.questions import ANSWER_PATH, OpenQuestion, deadline_of
-from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.errors import ApprovalNeeded, InvalidRequest, PermissionDenied, Unanswered, clip
 from arcp_trio.wire.ids import new_id, token_digest
@@ -260,8 +259,8 @@ def ask_approval(
             submitted the job knows no questions.
         ArcpError: the job is ending, or asks too much at once.
     """
-    refuse_if_suspended(job)
-    refuse_if_ending(job)
+    job.refuse_if_suspended()
+    job.refuse_if_ending()
     for target in targets:
         with suppress(ApprovalNeeded):
             job.authorize(capability, target)

@@ -19,7 +19,6 @@ from arcp_trio.runtime.job.durable import steps
 from arcp_trio.runtime.job.durable.keys import key_of
 from arcp_trio.runtime.job.events import add_event, give_way
 from arcp_trio.runtime.job.granting import decided_lease
-from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
 from arcp_trio.runtime.job.stored_results import stored_result
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.records import Status
@@ -100,7 +99,7 @@ async def delegate(
     A durable job remembers the child under `key`: a later run gets the same.
     """
     need_mapping("budget", budget, '{"USD": "5.00"}')
-    refuse_if_suspended(parent)
+    parent.refuse_if_suspended()
     delegate_id = new_id("del_")
     if not parent.memory.durable:
         key = key_of((delegate_id, 1))  # nothing is stored, so that a name may come twice
@@ -136,7 +135,7 @@ async def delegate(
         # event, even if it was away, or is another session that came with the same key later.
         parent.journal.accept_child(new.job.id, new.tail)
         parent.memory.finish(key, parent.journal.length, dumps(new.job.id), {})
-        new.start_once_stored()
+        parent.jobs.start(new.job, new.run)
     except ArcpError as error:
         # An agent that does not catch it ends its job with an error that names the delegation.
         raise _refuse(parent, delegate_id, agent, error, key) from error
@@ -181,7 +180,7 @@ async def _approvals(
 
     What was decided here by an earlier run counts first, as for tool calls.
     """
-    refuse_if_ending(parent)
+    parent.refuse_if_ending()
     asked = parent.memory.has_approval(key)
     try:
         ref = _authorized(parent, agent, ()).ref
@@ -225,7 +224,7 @@ def _wanted(
         ArcpError: the parent may not delegate this.
     """
     core = parent.core
-    refuse_if_ending(parent)
+    parent.refuse_if_ending()
     found = _authorized(parent, agent, approvals)
     data = dumps(input)
     found.check_input(data, "$.input")

@@ -10,7 +10,6 @@ import trio
 
 from arcp_trio.runtime.job import costs
 from arcp_trio.runtime.job.durable.places import Telling
-from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.limits import limit_hit, too_large
 from arcp_trio.wire import events
@@ -166,7 +165,7 @@ def _encoded(job: Job, kind: str, body: Mapping[str, JsonLike]) -> bytes:
         most, helps = job.core.limits.frame_bytes_out, "emit where it is, as an artifact_ref"
         helps = too_large(f"the event {kind}", len(payload), job.most_payload_bytes, helps)
         raise job.core.metrics.refused(limit_hit("frame_bytes_out", most, what_helps=helps))
-    refuse_if_ended(job)
+    job.refuse_if_ended()
     return payload
 
 

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from arcp_trio.runtime.job import outcome
+from arcp_trio.runtime.job import costs, outcome
 from arcp_trio.runtime.job.agent import Agent
 from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.children import Children
-from arcp_trio.runtime.job.ending import finish
+from arcp_trio.runtime.job.events import close_calls
 from arcp_trio.runtime.job.granting import warn_of_idle_grants
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.last_event import LastEvent
 from arcp_trio.runtime.job.outcome import Outcome
 from arcp_trio.runtime.job.over import Over
 from arcp_trio.runtime.job.questions import Questions
-from arcp_trio.runtime.job.refusing import refuse_if_ended
 from arcp_trio.runtime.job.result_chunks import ResultChunks
+from arcp_trio.runtime.job.state import GONE, TO_END, JobState
 from arcp_trio.runtime.usage import serve_principal
 from arcp_trio.store.records import Status
 from arcp_trio.store.writes import StartJob
-from arcp_trio.wire.errors import LeaseExpired
+from arcp_trio.wire.errors import InternalError, LeaseExpired
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,15 +74,10 @@ class Job:
     forget: bool = False
     """The job leaves listings soon after its end."""
 
-    status: Status = Status.PENDING
-    accepted: bool = False
-    """Its acceptance is stored, or in the store's queue."""
-    ended: bool = False
-    """Its terminal is in the journal: nothing with its id follows."""
-    revived: bool = False
-    """An earlier runtime has begun it."""
-    suspended: bool = False
-    """The next runtime calls its agent again. Until then only results of steps are taken."""
+    state: JobState = JobState.DRAFTED
+    """Only `move_to` changes it."""
+    outcome: Outcome | None = None
+    """How it ends, from the moment when that is decided."""
     wallet: Wallet | None = None
     """Its credentials, if it may have any (§9.8)."""
     chunks: ResultChunks | None = None
@@ -106,11 +101,41 @@ class Job:
     decided: trio.Event = attrs.field(factory=trio.Event)
     """Set once it is decided how the job ends, or that it is suspended."""
     over: Over = attrs.field(factory=Over)
-    left_to: str | None = None
-    """The one that ends it, if it is suspended only because nothing can be stored any longer."""
-    _outcome: Outcome | None = None
-    _is_stopping: bool = False
-    """A task waits for the agent to stop."""
+
+    # -- its state
+
+    def move_to(self, state: JobState) -> None:
+        """Take the next state, which must be one that may follow."""
+        self.state = self.state.then(state)
+
+    @property
+    def status(self) -> Status:
+        """What clients are told of its state."""
+        if self.outcome is not None and self.ended:
+            return self.outcome.status
+        return Status.PENDING if self.started_at is None else Status.RUNNING
+
+    @property
+    def accepted(self) -> bool:
+        """Whether its acceptance is stored, or in the store's queue."""
+        return self.state is not JobState.DRAFTED
+
+    @property
+    def revived(self) -> bool:
+        """Whether an earlier runtime has begun it."""
+        return self.memory.recall is not None
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it has no end here: another runtime calls its agent again, or ends it."""
+        return self.state in GONE
+
+    @property
+    def ended(self) -> bool:
+        """Whether its terminal is in the journal: nothing with its id follows."""
+        return self.state is JobState.ENDED
+
+    # -- its task
 
     async def run(self) -> None:
         """Run the agent, then finish, unless `stop_agent` had to do that before.
@@ -119,28 +144,38 @@ class Job:
         """
         serve_principal(self.principal)
         self.decide_if_late()
-        if self._outcome is None and not self.suspended:
-            if self.started_at is None:
-                self.status = Status.RUNNING
+        if self.outcome is None and not self.suspended:
+            if self.state is JobState.ACCEPTED:
+                self.move_to(JobState.RUNNING)
                 self.started_at = self.core.clock.now()
                 self.core.store.put(StartJob(self.id, self.started_at))
                 warn_of_idle_grants(self)
             await self.agent_run.run(self)
             await self.jobs.turn_for_result(self)
-        await finish(self)
+        await self._finish()
 
-    def suspend(self, left_to: str | None = None) -> None:
+    def suspend(self, state: JobState = JobState.SUSPENDED) -> None:
         """Cancel the agent, and leave the job to the next runtime, without an end.
 
-        `left_to` says who ends it, if it is left only because nothing can be stored any longer.
+        It is `SUSPENDED`, or `LOST` if it is left only because nothing can be stored any longer.
         """
-        self.suspended = True
-        self.left_to = left_to
+        is_stopping = self.state is JobState.ENDING
+        self.move_to(state)
         self.decided.set()
         self.memory.suspend()
         self.agent_run.cancel("the runtime is shutting down")
-        if self.revived or self.agent_run.begun:  # else its start is yet to come, or it is given up
-            self._start_stopping()
+        if not is_stopping and (self.revived or self.agent_run.begun):  # else its task is to come
+            self.jobs.start_stopping(self)
+
+    def give_up(self) -> None:
+        """Remove the job, which will not be stored, and have its credentials revoked."""
+        if self.state is not JobState.LOST:
+            self.move_to(JobState.LOST)
+        if self.wallet is not None:
+            self.wallet.close()
+        self.leave_tree()
+        self.jobs.remove(self)
+        self.span.end({"arcp.job.outcome": "not accepted"}, code=InternalError.code)
 
     @property
     def facts(self) -> dict[str, object]:
@@ -160,18 +195,13 @@ class Job:
 
     # -- the end
 
-    @property
-    def outcome(self) -> Outcome | None:
-        """How the job ends, from the moment when that is decided."""
-        return self._outcome
-
     def decide(self, outcome: Outcome) -> bool:
         """Decide how the job ends; return False if that was decided before.
 
         The agent goes on until `wind_up`.
         """
-        if self._outcome is None:
-            self._outcome = outcome
+        if self.outcome is None:
+            self.outcome = outcome
             self.decided.set()
             return True
         return False
@@ -187,12 +217,8 @@ class Job:
         if not self.accepted:
             if self.wallet is not None:
                 self.wallet.close()  # so that no credentials are issued, and the job is given up
-        else:
-            self._start_stopping()
-
-    def _start_stopping(self) -> None:
-        if not self._is_stopping:
-            self._is_stopping = True
+        elif self.state in TO_END:
+            self.move_to(JobState.ENDING)
             self.jobs.start_stopping(self)
 
     def end(self, outcome: Outcome) -> None:
@@ -224,6 +250,84 @@ class Job:
             expired = {"expires_at": self.authority.lease.expires_at}
             log.warning("lease expired", extra=self.facts | expired)
 
+    async def stop_agent(self) -> None:
+        """Wait for the agent to stop within its grace; finish without it if it does not."""
+        if not self.ended and self.agent_run.begun:  # else it is never called
+            if await self.agent_run.stopped():
+                return
+            log.warning("agent does not stop: cut off", extra=self.facts)
+            self.agent_run.cancel("the job is over")
+        await self._finish()
+
+    async def _finish(self) -> None:
+        """End or leave the job: its agent has stopped, or is not waited for any longer.
+
+        The terminal comes after those of the children, and after revocations.
+        """
+        if self.state in TO_END:
+            self.move_to(JobState.ENDING)
+        if not self.suspended:
+            self.children.end_all(self.agent_run.grace)
+            if self.wallet is not None:
+                self.wallet.close()
+            await self.children.none_left()
+            if self.wallet is not None:
+                await self.wallet.revoked()
+        if self.suspended:
+            self._leave()
+        elif not self.ended:
+            await self._write_terminal()
+
+    def _leave(self) -> None:
+        """Stop doing anything for the job here, without an end."""
+        if not self.over.is_set():
+            heir = "the next start" if self.core.store.shared is None else "another node"
+            is_lost = self.state is JobState.LOST
+            log.info(f"job left to {heir}" if is_lost else "job suspended", extra=self.facts)
+            if self.wallet is not None:
+                self.wallet.close()
+            self.over.set()
+            self.leave_tree()
+            self.jobs.one_is_left_alone()
+            self.span.end({"arcp.job.outcome": "left" if is_lost else "suspended"})
+
+    async def _write_terminal(self) -> None:
+        """Write the terminal; the job stays among those alive until it is stored."""
+        ends = self.outcome
+        assert ends is not None
+        close_calls(self)
+        self.move_to(JobState.ENDED)
+        self.finished_at = self.core.clock.now()
+        self.core.metrics.finished[ends.status] += 1
+        group = self.journal.finish(
+            ends,
+            self.finished_at,
+            budget=costs.budget_left(self),
+            spent=costs.spent(self),
+            last_event=self.last_event.words,
+            durable=self.memory.durable,
+        )
+        self.over.set()
+        self.leave_tree()
+        outcome.log_end(self, ends, self.authority.budget.remaining)
+        await group.committed()
+        self.jobs.remove(self)
+
+    def refuse_if_suspended(self) -> None:
+        """Refuse, with an `InternalError`, to begin anything that belongs to the next run."""
+        if self.suspended:
+            raise InternalError("the runtime is shutting down, and the job goes on after that")
+
+    def refuse_if_ending(self) -> None:
+        """Refuse, with an `ArcpError`, to begin anything that would outlast the job."""
+        if self.outcome is not None:
+            raise self.outcome.refusal()
+
+    def refuse_if_ended(self) -> None:
+        """Refuse, with an `ArcpError`, to add anything after the terminal."""
+        if self.ended:
+            self.refuse_if_ending()
+
     # -- parent and children (§10)
 
     def leave_tree(self) -> None:
@@ -247,7 +351,7 @@ class Job:
         Raises:
             LeaseExpired, BudgetExhausted, PermissionDenied: the lease does not allow it.
         """
-        refuse_if_ended(self)
+        self.refuse_if_ended()
         try:
             now = trio.current_time()
             self.authority.check(capability, target, now=now, also=also, approvals=approvals)

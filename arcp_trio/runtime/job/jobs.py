@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -12,9 +11,9 @@ from arcp_trio.runtime.job.agent_threads import AgentThreads
 from arcp_trio.runtime.job.awaiting import call_agent
 from arcp_trio.runtime.job.context import JobContext
 from arcp_trio.runtime.job.desk import Desk
-from arcp_trio.runtime.job.ending import stop_agent
 from arcp_trio.runtime.job.job_view import facts_for_agent
 from arcp_trio.runtime.job.link import DirectLink
+from arcp_trio.runtime.job.state import JobState
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.tasks import first_of, start_clean
 from arcp_trio.runtime.wake import Wake
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.outcome import Outcome
     from arcp_trio.runtime.job.written import OtherJournals, Written
-
-log = logging.getLogger(__name__)
-
 
 LARGE: Final = 64 * 1024
 """Bytes; reading or writing a larger value takes milliseconds, and so its principal's turn."""
@@ -188,16 +184,10 @@ class Jobs:
 
     # -- their tasks
 
-    def start(self, job: Job) -> None:
+    def start(self, job: Job, run: Callable[[], Awaitable[None]]) -> None:
         """Run a job in a context of its own, with nothing of the connection that it came by."""
         if not self._closed:
-            log.debug("job accepted", extra=job.facts)
-            start_clean(self._nursery, job.run, name=f"job {job.id}")
-
-    def begin_again(self, job: Job, call: Callable[[Job], Awaitable[None]]) -> None:
-        """Run a job that an earlier runtime has begun, as `call` does it."""
-        if not self._closed:
-            start_clean(self._nursery, call, job, name=f"job {job.id}")
+            start_clean(self._nursery, run, name=f"job {job.id}")
 
     async def call_agent(self, job: Job) -> JsonLike:
         """Call a job's agent where it runs, and return its result.
@@ -236,7 +226,7 @@ class Jobs:
     def start_stopping(self, job: Job) -> None:
         """Start the task that finishes a job whose agent does not stop within its grace."""
         if not self._closed:
-            self._nursery.start_soon(stop_agent, job, name=f"end of {job.id}")
+            self._nursery.start_soon(job.stop_agent, name=f"end of {job.id}")
 
     def close(self) -> None:
         """Start no more tasks, and wait for no agent: the nursery is about to end."""
@@ -266,15 +256,14 @@ class Jobs:
                 job.suspend()
 
     def leave_all(self, grace: float) -> None:
-        """Suspend every job: nothing is stored any longer, and so no job has an end here.
+        """Leave every job: nothing is stored any longer, and so no job has an end here.
 
         An agent has at most `grace` seconds to stop in.
         """
-        left_to = "the next start" if self.core.store.shared is None else "another node"
         for job in list(self.live.values()):
             job.agent_run.shorten_grace(grace)
-            if not job.suspended:
-                job.suspend(left_to)
+            if job.accepted and not (job.suspended or job.ended):
+                job.suspend(JobState.LOST)
 
     def end_all(self, outcome: Outcome, grace: float) -> None:
         """End every job; an agent has at most `grace` seconds to stop in."""

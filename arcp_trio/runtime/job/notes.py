@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from arcp_trio.runtime.job.refusing import refuse_if_ended, refuse_if_suspended
 from arcp_trio.store.memos import NOTE_KEY
 from arcp_trio.store.shared_writes import ClaimKey, DropClaim
 from arcp_trio.wire.json import MAX_DEPTH, JsonLike, JsonValue, dumps, loads
@@ -43,8 +42,8 @@ async def keep(job: Job, note: str) -> None:
         ArcpError: the job has ended, or what it remembers is too large.
     """
     await trio.lowlevel.checkpoint_if_cancelled()
-    refuse_if_suspended(job)
-    refuse_if_ended(job)
+    job.refuse_if_suspended()
+    job.refuse_if_ended()
     job.memory.keep_note(job.journal.length, note.encode())
     with job.over.ends_waits():
         await job.memory.kept()

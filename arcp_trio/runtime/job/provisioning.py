@@ -10,7 +10,6 @@ import trio
 from arcp_trio.runtime.credentials.provisioner import CredentialOrder
 from arcp_trio.runtime.credentials.wallet import Wallet
 from arcp_trio.runtime.job.events import add_event_with_holes
-from arcp_trio.runtime.job.refusing import refuse_if_ending
 from arcp_trio.wire.errors import ArcpError, InternalError
 from arcp_trio.wire.ids import new_id
 
@@ -32,7 +31,7 @@ def wallet_for(job: Job) -> Wallet | None:
         revoker.provisioner,
         order=partial(_order, job),
         announce=partial(_announce, job),
-        refuse_if_ending=partial(refuse_if_ending, job),
+        refuse_if_ending=job.refuse_if_ending,
         issue_seconds=job.core.limits.issue_seconds,
         facts=job.facts,
     )
@@ -51,7 +50,7 @@ async def provide(job: Job) -> None:
     await job.wallet.issue()
     if job.core.closing:
         raise InternalError("the runtime is shutting down")
-    refuse_if_ending(job)
+    job.refuse_if_ending()
 
 
 def announce_all(job: Job) -> None:

@@ -12,6 +12,7 @@ from arcp_trio.wire.errors import InternalError
 if TYPE_CHECKING:
     from arcp_trio.runtime.ledger import Pool
     from arcp_trio.runtime.session.attachment import Attachment
+    from arcp_trio.store.queue import Group
     from arcp_trio.store.records import KeyRow
 
 
@@ -60,12 +61,14 @@ class Claims:
     """The claims on keys, in the order in which they came.
 
     The first decides. If there is a job then, all that wait are told of it at once; if the first is
-    refused, the next one decides.
+    refused, the next one decides. What comes before the job is stored is told of it, too.
     """
 
     def __init__(self, waiting: Pool) -> None:
         self._waiting = waiting
         self._claims: dict[tuple[str, str], dict[Claim, None]] = {}
+        self._unstored: dict[tuple[str, str], tuple[KeyRow, Group]] = {}
+        """Keys that may not be in the store yet, in the order in which they are stored."""
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -73,6 +76,13 @@ class Claims:
     def claim(self, principal: str, key: str) -> Claim:
         """Take the next place among the submits with a key."""
         claim = Claim((principal, key))
+        for owner, (_, group) in list(self._unstored.items()):
+            if not group.stored.is_set():
+                break
+            del self._unstored[owner]
+        if claim.owner in self._unstored:
+            claim.let_go_on(self._unstored[claim.owner][0])
+            return claim
         others = self._claims.setdefault(claim.owner, {})
         if others:
             try:
@@ -86,8 +96,13 @@ class Claims:
         others[claim] = None
         return claim
 
-    def leave(self, claim: Claim, known: KeyRow | None = None) -> None:
-        """Give a place up, with what the key was found or made to stand for, if anything."""
+    def leave(self, claim: Claim, known: KeyRow | None = None, group: Group | None = None) -> None:
+        """Give a place up, with what the key was found or made to stand for, if anything.
+
+        If the key stands for a new job, `group` stores both.
+        """
+        if known is not None and group is not None:
+            self._unstored[claim.owner] = known, group
         others = self._claims.get(claim.owner, {})
         if claim not in others:
             return  # told of the decision, with all others that waited

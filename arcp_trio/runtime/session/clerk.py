@@ -196,7 +196,7 @@ class Clerk:
                 self._in_turn(request, partial(self._refuse, request, message))
             case Submit():
                 await session.workload.room_for_acceptance()
-                self._submissions.begin(session, request, message)
+                await self._submissions.begin(session, request, message)
             case Cancel() | Stop() | AnswerQuestion() | MakeToken():
                 await self._act(request, message)
             case Close():

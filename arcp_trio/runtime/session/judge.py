@@ -11,13 +11,7 @@ import msgspec
 import trio
 
 from arcp_trio.authority.lease import Lease
-from arcp_trio.runtime.job.acceptance import (
-    AcceptanceRefused,
-    NewJob,
-    accept,
-    accept_at_once,
-    accepted_tail,
-)
+from arcp_trio.runtime.job.acceptance import AcceptanceRefused, NewJob, accept, accepted_tail
 from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
 from arcp_trio.runtime.job.granting import granted
 from arcp_trio.runtime.session.claims import Claim, Claims
@@ -62,23 +56,14 @@ class Judge:
         self._jobs = jobs
         self.claims = Claims(core.ledger.submits)
 
-    def decide_at_once(self, submission: Submission) -> Decision:
-        """Accept a new job with no checkpoint, if the submission `needs_no_wait`.
-
-        Raises:
-            ArcpError: the reason why there is no job.
-        """
-        wanted, source = self._wanted(submission), _source(submission, None)
-        return _new(submission, accept_at_once(self._jobs, wanted, source))
-
     async def decide(self, submission: Submission) -> Decision:
-        """Have a new job stored, or find the one that the key stands for.
+        """Accept a new job, or find the one that the key stands for.
 
         Raises:
             ArcpError: the reason why there is no job.
             ConnectionOver: the submit has waited for another one until its connection ended.
         """
-        claim, known = submission.claim, None
+        claim, known, group = submission.claim, None, None
         if claim is None:
             return await self._accept(submission)
         try:
@@ -89,14 +74,15 @@ class Judge:
             while known is None:
                 with suppress(AcceptanceRefused):
                     decision = await self._accept(submission)
-                    known = None if decision.new is None else decision.new.key
+                    if decision.new is not None:
+                        known, group = decision.new.key, decision.new.group
                     return decision
                 in_time = trio.current_time() + self._core.limits.issue_seconds
                 patience_ends = min(patience_ends, in_time)
                 known = await self._known_elsewhere(submission, claim, patience_ends)
             return await self._repeat(submission, known)
         finally:
-            self.claims.leave(claim, known)
+            self.claims.leave(claim, known, group)
 
     # -- a new job
 
@@ -108,8 +94,9 @@ class Judge:
             key = IdempotencyKey(submit.idempotency_key, digest)
         wanted = await self._look_at(submission, self._wanted, submission)
         new = await accept(self._jobs, wanted, _source(submission, key))
-        await new.stored()
-        return _new(submission, new)
+        if key is not None and self._core.store.may_refuse:
+            await new.stored()
+        return Decision(new.tail, Watch(submission.session, new.job.id, new.job.journal), new)
 
     def _wanted(self, submission: Submission) -> Wanted:
         submit = submission.submit
@@ -188,8 +175,9 @@ class Judge:
             job.submitters.add(session.id)  # even if the session was closed in between
             watch = Watch(session, job.id, job.journal, job.journal.first)
             return Decision(tail, watch, again=again)
-        if row is not None and row.finished_at is None:
-            row = await session.reads.job(known.job_id)  # it has ended since, or is elsewhere
+        if row is None or row.finished_at is None:
+            # It was stored since then, or has ended, or is elsewhere.
+            row = await session.reads.job(known.job_id)
         if row is None:
             raise JobNotFound(
                 f"{known.job_id}, the job of this idempotency_key, has ended, and its end is"
@@ -225,10 +213,6 @@ def _is_same(submit: Submit, known: KeyRow) -> bool:
     constraints = object_in(loads_object(known.accepted).get("lease_constraints"))
     expires_at = text_in(constraints.get("expires_at"))
     return fingerprint(submit, expires_at=expires_at) == known.fingerprint
-
-
-def _new(submission: Submission, new: NewJob) -> Decision:
-    return Decision(new.tail, Watch(submission.session, new.job.id, new.job.journal), new)
 
 
 def _source(submission: Submission, key: IdempotencyKey | None) -> JobSource:

@@ -41,12 +41,14 @@ class Place:
         self._before = before
         self._left = left
 
-    async def turn(self) -> None:
-        """Wait until every place before this one is left."""
-        if self._before is not None:
-            await self._before.wait()
+    def __enter__(self) -> None:
+        """Have the place for the block, after which the next one has its turn."""
 
-    def leave(self) -> None:
-        """Give the next place its turn."""
+    def __exit__(self, *_: object) -> None:
         self._left.set()
         self._outbox.answer_given()
+
+    async def turn(self) -> None:
+        """Wait until every place before this one is left; if they are, there is no checkpoint."""
+        if self._before is not None and not self._before.is_set():
+            await self._before.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -48,14 +49,13 @@ class Submission:
         return Feature.PROVISIONED_CREDENTIALS in self.session.features
 
     @property
-    def needs_no_wait(self) -> bool:
-        """Whether it can be decided without the store, credentials, or a look at a large input."""
-        submit = self.submit
-        return submit.idempotency_key is None and not self.wants_credentials and not submit.is_large
+    def may_wait(self) -> bool:
+        """Whether deciding it may wait: for the store, credentials, or a look at a large input."""
+        return self.claim is not None or self.wants_credentials or self.submit.is_large
 
 
 class Submissions:
-    """Has submits decided, each in a task of its own: a slow one holds up no other command."""
+    """Has submits decided and answered; one that may wait has a task, and holds up no command."""
 
     def __init__(self, core: Core, jobs: Jobs, nursery: trio.Nursery) -> None:
         self._core = core
@@ -63,7 +63,7 @@ class Submissions:
         self._nursery = nursery
         self._judge = Judge(core, jobs)
 
-    def begin(self, session: Session, request: Request, submit: Submit) -> None:
+    async def begin(self, session: Session, request: Request, submit: Submit) -> None:
         """Take the submit's place in line and claim its key, at once; decide it, here or later."""
         first_in_line = session.line.is_free
         key = submit.idempotency_key
@@ -74,31 +74,30 @@ class Submissions:
             claim=None if key is None else self._judge.claims.claim(session.principal, key),
         )
         place = session.line.take_place()
-        if first_in_line and submission.needs_no_wait:
-            self._answer_at_once(submission, place)
+        if first_in_line and not submission.may_wait:
+            await self._answer(submission, place)
         else:
-            session.hold()
-            session.inbox.begun(request.size)
-            self._nursery.start_soon(self._answer, submission, place, name=f"submit {request.id}")
+            answer = partial(self._answer, submission, place)
+            self._start(session, request.size, answer, f"submit {request.id}")
 
-    def _answer_at_once(self, submission: Submission, place: Place) -> None:
-        """Decide and answer a submit that needs to wait for nothing, without a task of its own.
+    def _start(
+        self, session: Session, size: int, work: Callable[[], Awaitable[None]], name: str
+    ) -> None:
+        """Do work in a task; until its end `size` bytes count as received."""
+        session.hold()
+        session.inbox.begun(size)
+        self._nursery.start_soon(self._do, session, size, work, name=name)
 
-        The promise is in the outbox before anything of the job. It is sent once the acceptance is
-        stored, which is before it in the store's queue.
-        """
+    async def _do(self, session: Session, size: int, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            decision = self._judge.decide_at_once(submission)
-        except ArcpError as error:
-            self._refuse(submission, error)
-        else:
-            self._promise(submission, decision)
+            await work()
         finally:
-            place.leave()
+            session.inbox.done(size)
+            session.release()
 
     async def _answer(self, submission: Submission, place: Place) -> None:
         session = submission.session
-        try:
+        with place:
             decision = await self._decision(submission)
             await place.turn()
             if decision is None:
@@ -110,10 +109,6 @@ class Submissions:
                 session.tell(Repeat(attachment, decision.tail, decision.watch))
             else:
                 self._promise(submission, decision)
-        finally:
-            place.leave()
-            session.inbox.done(submission.request.size)
-            session.release()
 
     async def _decision(self, submission: Submission) -> Decision | ArcpError | None:
         try:
@@ -137,7 +132,10 @@ class Submissions:
         submission.session.tell(Answer(request.attachment, refusal(error, request_id=request.id)))
 
     def _promise(self, submission: Submission, decision: Decision) -> None:
-        """Promise, then watch, then start: nothing of a job comes before its acceptance."""
+        """Promise, then watch, then start: nothing of a job comes before its acceptance.
+
+        The promise is sent once the acceptance is stored, which is before it in the store's queue.
+        """
         session, watch = submission.session, decision.watch
         session.stop_observing(watch.job_id)  # from here on it has the job's events as a submitter
         if submission.claim is not None:
@@ -145,8 +143,8 @@ class Submissions:
         session.tell(Promise(decision.tail, watch))
         watch.join_journal()
         if decision.new is not None:
-            decision.new.start_once_stored()
-            session.workload.count_until_stored(decision.new.group)
+            self._jobs.start(decision.new.job, decision.new.run)
+            session.workload.count(decision.new.group)
 
     def promise_untold(self, session: Session, jobs: Iterable[UntoldJob]) -> None:
         """Promise a client the jobs that were accepted before its session came here."""
@@ -161,45 +159,32 @@ class Submissions:
 
     def in_turn(self, session: Session, act: Callable[[], None]) -> None:
         """Call `act`, which must not fail, once every submit before is answered."""
-        session.hold()
-        self._nursery.start_soon(
-            self._act_in_turn, session, session.line.take_place(), act, name="in turn"
-        )
+        place = session.line.take_place()
 
-    async def _act_in_turn(self, session: Session, place: Place, act: Callable[[], None]) -> None:
-        try:
-            await place.turn()
-            act()
-        finally:
-            place.leave()
-            session.release()
+        async def act_in_turn() -> None:
+            with place:
+                await place.turn()
+                act()
+
+        self._start(session, 0, act_in_turn, "in turn")
 
     def keep_place(self, session: Session, size: int, ask: Callable[[], Awaitable[None]]) -> None:
         """Have submits, and requests `in_turn`, wait until `ask` has returned.
 
         What is asked has `size` bytes, which count as received until then.
         """
-        session.hold()
-        session.asks += 1
-        session.inbox.begun(size)
         place = session.line.take_place()
-        self._nursery.start_soon(
-            self._keep_place, session, place, size, ask, name="ask another node"
-        )
+        session.asks += 1
 
-    async def _keep_place(
-        self, session: Session, place: Place, size: int, ask: Callable[[], Awaitable[None]]
-    ) -> None:
-        try:
-            try:
-                await ask()
-            finally:
-                session.asks -= 1
-            await place.turn()
-        finally:
-            place.leave()
-            session.inbox.done(size)
-            session.release()
+        async def ask_in_place() -> None:
+            with place:
+                try:
+                    await ask()
+                finally:
+                    session.asks -= 1
+                await place.turn()
+
+        self._start(session, size, ask_in_place, "ask another node")
 
 
 def _facts(submission: Submission) -> dict[str, object]:

@@ -16,6 +16,7 @@ from arcp_trio.runtime.job.durable.memory import Memory, Recall
 from arcp_trio.runtime.job.job import Job
 from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.provisioning import wallet_for
+from arcp_trio.runtime.job.state import JobState
 from arcp_trio.wire.json import loads_object
 from arcp_trio.wire.rules import SANDBOX
 
@@ -86,10 +87,8 @@ def revive(
         parent=parent,
         delegate_id=_text(accepted.get("delegate_id")),
         forget=durability.forget,
-        status=row.status,
         started_at=row.started_at,
-        accepted=True,
-        revived=True,
+        state=JobState.ACCEPTED if row.started_at is None else JobState.RUNNING,
     )
     if durability.spent is not None:
         spent = loads_object(durability.spent)

@@ -80,7 +80,7 @@ class Beginnings:
 
     def _begin(self, job: Job) -> None:
         if not self._core.closing or (job.outcome is not None and not job.suspended):
-            self._jobs.begin_again(job, partial(_call_again, why=self._why))
+            self._jobs.start(job, partial(_call_again, job, self._why))
 
 
 async def _end_late(jobs: Sequence[Job]) -> None:

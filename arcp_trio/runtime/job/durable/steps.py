@@ -8,7 +8,6 @@ import trio
 
 from arcp_trio.runtime.job.durable.memory import done_value
 from arcp_trio.runtime.job.events import refuse_tool
-from arcp_trio.runtime.job.refusing import refuse_if_ending, refuse_if_suspended
 from arcp_trio.runtime.job.tools import OpenCall
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.events import InvalidEvent
@@ -31,8 +30,8 @@ LOOK_SECONDS: Final = 60.0
 async def begin(job: Job, key: str, kind: str) -> JsonObject | None:
     """Begin what a key stands for; return the state that an earlier run has left, or None."""
     await trio.lowlevel.checkpoint_if_cancelled()
-    refuse_if_suspended(job)
-    refuse_if_ending(job)
+    job.refuse_if_suspended()
+    job.refuse_if_ending()
     return job.memory.begin(key, kind)
 
 
@@ -42,7 +41,7 @@ def finish(job: Job, key: str, result: bytes) -> None:
     Raises:
         ArcpError: the job's end is decided, or the result is too large.
     """
-    refuse_if_ending(job)
+    job.refuse_if_ending()
     job.memory.finish(key, job.journal.length, result, {})
 
 
@@ -50,7 +49,7 @@ def fail(job: Job, key: str, failed: int, pause: float) -> float:
     """Remember that a call of a step's function has failed; return when it is to be tried again."""
     again_at = job.core.clock.now() + pause
     if not job.suspended:
-        refuse_if_ending(job)
+        job.refuse_if_ending()
         job.memory.change(key, job.journal.length, failed=failed, again_at=again_at)
         job.memory.begin_again(key)
     return again_at
@@ -125,7 +124,7 @@ def finish_call(job: Job, key: str, call: OpenCall, result: JsonLike, encoded: b
     Raises:
         ArcpError: the job's end is decided, or the result is too large.
     """
-    refuse_if_ending(job)
+    job.refuse_if_ending()
     also = {"call_id": call.id}
     try:
         job.memory.refuse_if_too_large(key, done_value(encoded, also))
