@@ -68,14 +68,6 @@ class Group:
     _told: list[trio.MemorySendChannel[Group]] = attrs.field(
         factory=list["trio.MemorySendChannel[Group]"]
     )
-    acts: list[Callable[[], None]] = attrs.field(factory=list[Callable[[], None]])
-
-    def then(self, act: Callable[[], None]) -> None:
-        """Have `act` called as soon as the group is stored; `act` must not raise."""
-        if self.stored.is_set():
-            act()
-        else:
-            self.acts.append(act)
 
     def tell(self, channel: trio.MemorySendChannel[Group]) -> None:
         """Have the group itself sent to a channel without a bound, as soon as it is stored."""
@@ -240,9 +232,6 @@ class WriteQueue:
             self._written += group.size
             if self._written >= MUCH_BYTES:
                 self._much_written.set()
-            for act in group.acts:
-                act()
-            group.acts.clear()
 
     async def _retry(self, commit: Commit, group: Group) -> None:
         pause = FIRST_RETRY_SECONDS

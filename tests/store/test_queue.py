@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 
@@ -11,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.interface import Store
-from arcp_trio.store.queue import KEPT_PLACES, QUEUE_BYTES, QUEUE_WRITES, WriteQueue
+from arcp_trio.store.queue import KEPT_PLACES, QUEUE_BYTES, QUEUE_WRITES, Group, WriteQueue
 from arcp_trio.store.records import Entry
 from arcp_trio.store.writes import AppendJournal, DropSession, Write
 from tests.store.engines import Feeder
@@ -69,21 +70,21 @@ async def test_what_queues_while_a_group_commits_is_the_next_group(
 
 
 async def test_a_group_says_what_was_refused() -> None:
-    """What the engine refuses of a group is known to those who act once the group is stored."""
+    """What the engine refuses of a group is known to those who get it once it is stored."""
 
     async def commit(writes: Sequence[Write]) -> frozenset[str] | None:
         await trio.lowlevel.checkpoint()
         named = {w.session_id for w in writes if isinstance(w, DropSession)}
         return frozenset(named & {"sess_1"}) or None
 
-    queue, seen = WriteQueue(), list[frozenset[str]]()
+    queue, (told, groups) = WriteQueue(), trio.open_memory_channel[Group](math.inf)
     async with tasks_beside() as nursery:
         nursery.start_soon(queue.commit_groups, commit)
         for number in (0, 1):
-            group = queue.put(write(number))
-            group.then(partial(lambda group: seen.append(group.refused), group))
-            await group.committed()
-    assert seen == [frozenset(), frozenset({"sess_1"})]
+            queue.put(write(number)).tell(told)
+            group = await groups.receive()
+            assert group.stored.is_set()
+            assert group.refused == ({"sess_1"} if number else frozenset())
 
 
 async def test_the_writer_gives_way_once_before_it_takes(

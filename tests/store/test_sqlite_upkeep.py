@@ -146,7 +146,7 @@ async def test_clearing_away_does_not_hold_up_commits(
     waited: list[int] = []
     while "journal" in await store._read(row_counts):
         group = feeder.job(f"K{len(waited)}")
-        await group.begun()
+        await group.taken.wait()
         before = pieces
         await group.committed()
         waited.append(pieces - before)

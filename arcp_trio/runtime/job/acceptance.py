@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
+import trio
 
 from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.job.draft import draft
@@ -73,6 +74,7 @@ class NewJob(msgspec.Struct, frozen=True):
             await self.stored()
         except AcceptanceRefused:
             return
+        await trio.lowlevel.checkpoint()  # the session sends the acceptance first
         log.debug("job accepted", extra=self.job.facts)
         await self.job.run()
 
