@@ -33,6 +33,9 @@ KEPT_PLACES: Final = 4
 """Places that a full queue still has for each principal: one principal's emitters may fill every
 group before another one's get to it, and these go on by such places."""
 
+GATHERING_TURNS: Final = 4
+"""Turns of all tasks that the writer waits before it takes a group, while there are more writes."""
+
 FIRST_RETRY_SECONDS: Final = 0.05
 """Pause before the second try to store a group. Each pause is twice the one before."""
 LAST_RETRY_SECONDS: Final = 2.0
@@ -216,8 +219,7 @@ class WriteQueue:
             if not self._hurried.is_set() and trio.current_time() < due:
                 with trio.move_on_at(due):
                     await self._hurried.wait()
-            # Sessions that were woken with this task number events that are in the group.
-            await trio.lowlevel.checkpoint()
+            await self._gather()
             self._wake, self._hurried = trio.Event(), trio.Event()
             group, self._filling = self._filling, Group()
             self._kept_places.clear()
@@ -232,6 +234,18 @@ class WriteQueue:
             self._written += group.size
             if self._written >= MUCH_BYTES:
                 self._much_written.set()
+
+    async def _gather(self) -> None:
+        """Let those put their writes whom the same moment has woken, or the group before.
+
+        Events and their numbers share a group in this way. Where a group takes long to store, those
+        are waited for who are woken by the ones before.
+        """
+        for _ in range(GATHERING_TURNS if self.pace_seconds else 1):
+            before = len(self._filling.writes)
+            await trio.lowlevel.checkpoint()
+            if len(self._filling.writes) == before:
+                return
 
     async def _retry(self, commit: Commit, group: Group) -> None:
         pause = FIRST_RETRY_SECONDS

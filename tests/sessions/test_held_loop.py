@@ -110,6 +110,7 @@ async def test_a_lease_ends_although_the_loop_is_held(autojump_clock: MockClock)
 
         @stage.runtime.agent("holder")
         async def holder(_job: JobContext) -> str:
+            await trio.lowlevel.checkpoint()  # its acceptance is sent meanwhile
             autojump_clock.jump(100)
             return "done"
 

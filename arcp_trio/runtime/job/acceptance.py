@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
-import trio
 
 from arcp_trio.runtime.credentials.holes import with_holes
 from arcp_trio.runtime.job.draft import draft
@@ -74,7 +73,6 @@ class NewJob(msgspec.Struct, frozen=True):
             await self.stored()
         except AcceptanceRefused:
             return
-        await trio.lowlevel.checkpoint()  # the session sends the acceptance first
         log.debug("job accepted", extra=self.job.facts)
         await self.job.run()
 
