@@ -150,7 +150,7 @@ async def test_a_server_that_answers_something_does_not_stand_still() -> None:
             with psycopg.connect(server.url()) as db:
                 db.execute("LOCK arcp.session IN SHARE MODE")  # until the end of the block
                 group = node.store.put(PutSession(session_row()))
-                await group.begun()
+                await group.taken.wait()
                 began = trio.current_time()
                 assert await node.store.session("S") is None
                 assert node.store.silent_seconds < trio.current_time() - began
