@@ -158,7 +158,7 @@ async def _by_url(
         stream = await _secure(stream, context, host, port)
     path = (url.path or WEBSOCKET_PATH) + (f"?{url.query}" if url.query else "")
     host_and_port = url.netloc.rpartition("@")[2]
-    hint = ", or only by wss://" if url.scheme == "ws" else ""
+    hint = "; perhaps by wss://" if url.scheme == "ws" else ""
     async with _websocket(stream, host=host_and_port, path=path, hint=hint) as transport:
         yield transport
 
@@ -224,7 +224,9 @@ async def _websocket(
                 ) from error
             raise NotWebSocket(f"{host} does not speak WebSocket{hint}") from error
         except TransportClosed as error:
-            raise ConnectionLost(f"{host} closed the connection: {error}") from error
+            raise ConnectionLost(
+                f"{host} closed the connection before it answered{hint}"
+            ) from error
         yield transport
 
 
