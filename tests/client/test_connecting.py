@@ -164,7 +164,7 @@ async def test_something_else_there(answer: bytes, words: str) -> None:
 
 @real
 @pytest.mark.parametrize("reads", [True, False])
-async def test_a_server_that_dies_at_once(reads: bool) -> None:
+async def test_a_server_that_dies_at_once(*, reads: bool) -> None:
     """A server that says nothing at all has closed the connection, and the next one is tried."""
 
     async def handler(stream: trio.abc.Stream) -> None:
