@@ -53,7 +53,7 @@ class QuestionHandling:
             self._has_handler.set()
 
     def tell(self, question: AskedQuestion) -> None:
-        """Have the handler called with a question that has arrived, or warn that there is none."""
+        """Have the handler called with a question that has arrived, or a warning given."""
         if self._handler is not None:
             self._send.send_nowait(question)
             return
