@@ -102,7 +102,7 @@ or authenticate, 130 Ctrl-C.
 """
 
 ANSWER: Final = """\
-An approval is answered by allow or deny, with --scope job for the rest of the job.
+An approval is answered by yes or no, with --scope job for the rest of the job.
 If the question wants a text, as one with options does, VALUE is taken as it is. Otherwise it is
 JSON if it reads as JSON, and a text if it does not. `arcp-trio jobs --waiting` lists what is asked.
 With --json, standard output has one object with "type": "x-vendor.arcp-trio.answered", "job_id" and

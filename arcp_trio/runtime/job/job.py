@@ -99,6 +99,8 @@ class Job:
     finished_at: float | None = None
     costs_over: int = 0
     """The costs beyond its budget that this run of it has reported."""
+    almost_cost_told: bool = False
+    """Its clients have been warned of a metric that seems to be a cost."""
     emits: int = 0
     """How often its agent has emitted."""
     drafted_at: float = attrs.field(factory=trio.current_time)
