@@ -94,10 +94,11 @@ def test_the_address() -> None:
     assert "pw" not in repr(find_runtime(ClientOptions(token="pw"), {}))
     with pytest.raises(CommandError, match="not the address of a runtime"):
         find_runtime(ClientOptions(url=("localhost:7777",)), {})
-    with pytest.raises(
-        CommandError, match=r"ARCP_URL is .* '': it is empty.*; write it like ws://"
-    ):
-        find_runtime(ClientOptions(), {"ARCP_URL": ""})
+    with pytest.raises(CommandError, match=r"--url is .* '': it is empty.*; write it like ws://"):
+        find_runtime(ClientOptions(url=("",)), {})
+    with pytest.raises(CommandError, match=r"ARCP_URL is .* before or after it"):
+        find_runtime(ClientOptions(), {"ARCP_URL": "unix:/a,"})
+    assert find_runtime(ClientOptions(), {"ARCP_URL": ""}).url == LOCAL
 
 
 def test_authorities(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def find_runtime(options: ClientOptions, environment: Mapping[str, str]) -> Dest
     """
     ended = None
     folder = find_folder(options.data, environment)
-    given = ",".join(options.url) or environment.get(URL_VARIABLE)
+    given = ",".join(options.url) if options.url else environment.get(URL_VARIABLE) or None
     url = kept_address(folder) if given is None else given
     if url is None:
         url = defaults.URL
