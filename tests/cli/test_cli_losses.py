@@ -1,0 +1,74 @@
+"""What a stop, or a start without an agent, takes from people: it is said, and asked about."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.clients import Commands
+from tests.cli.processes import Starter
+from tests.cli.stopping import AGENTS, at_work
+from tests.cli.terminals import terminal
+
+pytestmark = pytest.mark.real_tcp
+
+SERVE = ("serve", "--port=0")
+WITH = (*SERVE, "--agents=my_agents")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Commands:
+    """Commands in a folder with agents, which find their `serve` by themselves."""
+    (tmp_path / "my_agents.py").write_text(AGENTS, encoding="utf-8")
+    return Commands("", tmp_path, token=None)
+
+
+def left_behind(start: Starter, here: Commands, *agents: str) -> None:
+    """Have a `serve` end with jobs of these durable agents."""
+    served = start(*WITH)
+    served.url()
+    at_work(here, *agents)
+    served.send_signal(signal.SIGTERM)
+    assert served.end()[0] == 0
+
+
+def test_a_start_without_an_agent_asks(start: Starter, here: Commands) -> None:
+    """On a terminal a start does not end durable jobs unless one means it; they go on later."""
+    left_behind(start, here, "lasting", "lasting")
+    with terminal(here, *SERVE, columns=200) as on:
+        on.wait_for("2 durable jobs end with this start, which has no durable agent lasting@1.0.0")
+        on.wait_for("type yes to end them")
+        on.type("no\n")
+        assert on.end() == 2
+        assert "listening on" not in on.raw
+        last = on.raw.splitlines()[-1]
+        assert last.startswith("arcp-trio: not started, so that no job is lost; add --agent")
+    with terminal(here, *SERVE) as on:
+        on.wait_for("type yes to end them")
+        on.type("\x03")
+        assert on.end() == 2
+    with terminal(here, *WITH) as on:
+        on.wait_for("try: ")
+        assert len(here.run("jobs", "--waiting", "--json").objects) == 2
+        on.process.send_signal(signal.SIGTERM)
+        assert on.end() == 0
+    with terminal(here, *SERVE, columns=200) as on:
+        on.wait_for("type yes to end them")
+        on.type("yes\n")
+        on.wait_for("try: ")
+        ended = here.run("jobs", "--json").objects
+        assert [each["error"]["code"] for each in ended] == ["AGENT_NOT_AVAILABLE"] * 2
+
+
+def test_a_start_without_an_agent_warns(start: Starter, here: Commands) -> None:
+    """Where nobody can be asked, the log names each agent whose jobs end, with their number."""
+    left_behind(start, here, "lasting", "lasting")
+    served = start(*SERVE, "--log-format=json")
+    served.url()
+    said = {"event": ""}
+    while "durable jobs end" not in said["event"]:
+        said = json.loads("{" + served.line("{"))
+    assert (said["level"], said["agent"], said["jobs"]) == ("warning", "lasting@1.0.0", 2)
