@@ -72,3 +72,16 @@ def test_a_start_without_an_agent_warns(start: Starter, here: Commands) -> None:
     while "durable jobs end" not in said["event"]:
         said = json.loads("{" + served.line("{"))
     assert (said["level"], said["agent"], said["jobs"]) == ("warning", "lasting@1.0.0", 2)
+
+
+def test_a_question_outlasts_a_restart_in_the_list(start: Starter, here: Commands) -> None:
+    """A job that waits for people shows what it asks, before a restart and after it."""
+    left_behind(start, here, "lasting")
+    served = start(*WITH)
+    served.url()
+    shown = ""
+    while "run=2" not in shown:  # it has told of the restart, too
+        shown = served.line("job begun again")
+    assert here.run("jobs").out.splitlines()[-1].endswith("asks: Publish?")
+    (listed,) = here.run("jobs", "--json").objects
+    assert listed["last_event"] == "asks: Publish?"
