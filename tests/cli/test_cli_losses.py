@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.clients import Commands
-from tests.cli.processes import Starter
+from tests.cli.processes import Serve, Starter
 from tests.cli.stopping import AGENTS, at_work
 from tests.cli.terminals import terminal
 
@@ -68,8 +68,8 @@ def test_a_start_without_an_agent_warns(start: Starter, here: Commands) -> None:
     left_behind(start, here, "lasting", "lasting")
     served = start(*SERVE, "--log-format=json")
     served.url()
-    said = {"event": ""}
-    while "durable jobs end" not in said["event"]:
+    said: dict[str, object] = {"event": ""}
+    while "durable jobs end" not in str(said["event"]):
         said = json.loads("{" + served.line("{"))
     assert (said["level"], said["agent"], said["jobs"]) == ("warning", "lasting@1.0.0", 2)
 
@@ -85,3 +85,78 @@ def test_a_question_outlasts_a_restart_in_the_list(start: Starter, here: Command
     assert here.run("jobs").out.splitlines()[-1].endswith("asks: Publish?")
     (listed,) = here.run("jobs", "--json").objects
     assert listed["last_event"] == "asks: Publish?"
+
+
+LOSES = "3 jobs end with this runtime, 2 of them while they wait for people; 1 goes on at the next"
+AGENTS_AT_WORK = ("asking", "asking", "lasting", "sleeper")
+
+
+def serving(start: Starter, here: Commands, *agents: str, host: str = "127.0.0.1") -> Serve:
+    """Have a `serve` with a job of each of these agents."""
+    served = start(*WITH, "--demo-agents", f"--host={host}")
+    served.url()
+    at_work(here, *agents)
+    return served
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "unix:socket"])
+def test_stop_asks_before_jobs_are_lost(start: Starter, here: Commands, host: str) -> None:
+    """On a terminal it says how many jobs end and how many go on; only a yes stops the runtime."""
+    served = serving(start, here, *AGENTS_AT_WORK, host=host)
+    with terminal(here, "stop", columns=120) as on:
+        on.type("yes\n")  # what was typed before does not answer
+        on.wait_for(LOSES)
+        on.wait_for("type yes to stop it")
+        on.type("y\n")
+        assert on.end() == 1
+        assert on.lines[-2] == f"arcp-trio: the serve of {here.folder}/.arcp goes on"
+    assert len(here.run("jobs", "--status", "running", "--json").objects) == 4
+    with terminal(here, "stop", columns=120) as on:
+        on.wait_for("type yes to stop it")
+        on.type("yes\n")
+        assert on.end() == 0
+    assert served.end()[0] == 0
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_stop_says_what_ends_where_it_does_not_ask(
+    start: Starter, here: Commands, *, yes: bool
+) -> None:
+    """With --yes, and without a terminal, the runtime is stopped, and the numbers are said."""
+    served = serving(start, here, *AGENTS_AT_WORK)
+    if yes:
+        with terminal(here, "stop", "--yes", columns=120) as on:
+            assert on.end() == 0
+            said = on.raw
+    else:
+        done = here.run("stop")
+        assert done.code == 0
+        said = done.err
+    assert LOSES in said
+    assert served.end()[0] == 0
+
+
+def test_stop_does_not_ask_if_all_jobs_go_on(start: Starter, here: Commands) -> None:
+    """Where no job is lost there is no question, and it is said how many go on."""
+    served = serving(start, here, "lasting")
+    with terminal(here, "stop", columns=120) as on:
+        assert on.end() == 0
+        assert "0 jobs end with this runtime; 1 goes on at the next start" in on.raw
+    assert served.end()[0] == 0
+
+
+def test_stop_says_that_it_does_not_know(start: Starter, here: Commands) -> None:
+    """A runtime that does not answer can be stopped, too."""
+    served = start(*WITH)
+    served.url()
+    served.line("token for local")
+    with here.start("submit", "blocking") as waiting:
+        served.line("at work")
+        waiting.kill()
+        waiting.communicate()
+    with terminal(here, "stop", columns=120) as on:
+        on.wait_for("is not known, as it does not answer")
+        on.wait_for("type yes to stop it")
+        on.type("yes\n")
+        assert on.end() == 0
+    assert served.end()[0] == 0

@@ -15,13 +15,15 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import FrameType
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import trio
 
 from arcp_trio.cli.errors import CommandError
 from arcp_trio.cli.keyboard import can_ask, is_meant, tell
-from arcp_trio.runtime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.runtime import Runtime
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _STDERR: Final = 2
