@@ -232,9 +232,11 @@ def test_over_tls(start: Starter, tmp_path: Path) -> None:
     assert commands.url.startswith("wss://")
     assert commands.run("submit", "echo", "--ca", "ca.pem").code == 0
     assert "--ca names the authorities to trust" in commands.refused(3, "submit", "echo")
+    assert commands.run("submit", "sleeper", "--detach", "--ca", "ca.pem").code == 0
     in_the_open = evolve(commands, url=commands.url.replace("wss:", "ws:"))
     assert "or only by wss://; is it a runtime" in in_the_open.refused(3, "submit", "echo")
     without = evolve(commands, url=start("serve", "--port=0", "--memory").url())
     assert "; perhaps by ws://; is --url right?" in without.refused(
         3, "agents", "--url", without.url.replace("ws:", "wss:")
     )
+    assert "1 job ends with this runtime" in commands.run("stop").err
