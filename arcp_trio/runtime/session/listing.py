@@ -147,9 +147,9 @@ class Lister:
         return query
 
     async def _entry(self, row: JobRow) -> JobEntry:
-        waiting = await self._waiting(row)
         job = self._jobs.live.get(row.job_id)
         now = row if job is None else _as_it_is_now(row, job)
+        waiting = await self._waiting(row)
         if waiting is not None:  # what a restart, or another task, has told since matters less
             now = replace(now, last_event=in_words(QUESTION, to_json(waiting.questions[0])))
         accepted = loads_exact(row.accepted)
