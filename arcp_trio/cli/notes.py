@@ -38,11 +38,14 @@ and a second one is a yes. SIGHUP makes it read tokens and certificates again.
 """
 
 STOP: Final = """\
+It says how many jobs end and how many go on at the next start. On a terminal it asks before jobs
+end; then only "yes" stops it.
+
 DIR/pid has the id of the process, and the process keeps the file locked: without a lock there is
 no such process, and nothing is sent to another one. As at SIGTERM, jobs may go on for the --drain
 of that serve. With --memory or --store, serve has no folder, and so no such file.
 
-Exit codes: 0 stopped, 1 nothing to stop, 2 usage, 130 Ctrl-C.
+Exit codes: 0 stopped, 1 nothing to stop, or not meant, 2 usage, 130 Ctrl-C.
 """
 
 REPLAY: Final = """\

@@ -237,6 +237,7 @@ def test_over_tls(start: Starter, tmp_path: Path) -> None:
     assert commands.url.startswith("wss://")
     assert commands.run("submit", "echo", "--ca", "ca.pem").code == 0
     assert "--ca names the authorities to trust" in commands.refused(3, "submit", "echo")
+    assert commands.run("submit", "sleeper", "--detach", "--ca", "ca.pem").code == 0
     in_the_open = evolve(commands, url=commands.url.replace("wss:", "ws:"))
     assert "before it answered; perhaps by wss://; is it a runtime" in in_the_open.refused(
         3, "submit", "echo"
@@ -245,3 +246,4 @@ def test_over_tls(start: Starter, tmp_path: Path) -> None:
     assert "; perhaps by ws://; is --url right?" in without.refused(
         3, "agents", "--url", without.url.replace("ws:", "wss:")
     )
+    assert "1 job ends with this runtime" in commands.run("stop").err

@@ -111,6 +111,8 @@ class Job:
     left_to: str | None = None
     """The one that ends it, if it is suspended only because nothing can be stored any longer."""
     _outcome: Outcome | None = None
+    _is_between_runs: bool = False
+    """Its process has died, and what that waited for is being given up."""
     _is_stopping: bool = False
     """A task waits for the agent to stop."""
 
@@ -143,6 +145,22 @@ class Job:
         self.agent_run.cancel("the runtime is shutting down")
         if self.revived or self.agent_run.begun:  # else its start is yet to come, or it is given up
             self._start_stopping()
+
+    def leave_run(self) -> bool:
+        """Have the job as a suspended one until `go_on`, if it is durable: its process has died.
+
+        What the dead process waits for is given up meanwhile, and is not told.
+        """
+        self._is_between_runs = self.memory.durable and not self.decided.is_set()
+        self.suspended = self.suspended or self._is_between_runs
+        return self._is_between_runs
+
+    def go_on(self) -> None:
+        """End what `leave_run` began, unless the runtime is about to end."""
+        if self._is_between_runs:
+            self._is_between_runs = self.suspended = False
+            if self.core.closing and self._outcome is None:
+                self.suspend()
 
     @property
     def facts(self) -> dict[str, object]:
