@@ -16,7 +16,8 @@ from tests.stage import make_runtime
 LEGAL: Final = {
     "drafted": "accepted lost",
     "accepted": "running ending suspended lost",
-    "running": "ending suspended lost",
+    "running": "interrupted ending suspended lost",
+    "interrupted": "running suspended lost",
     "ending": "ended lost",
     "ended": "",
     "suspended": "lost",

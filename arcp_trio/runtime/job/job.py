@@ -94,6 +94,8 @@ class Job:
     finished_at: float | None = None
     costs_over: int = 0
     """The costs beyond its budget that this run of it has reported."""
+    almost_cost_told: bool = False
+    """Its clients have been warned of a metric that seems to be a cost."""
     emits: int = 0
     """How often its agent has emitted."""
     drafted_at: float = attrs.field(factory=trio.current_time)
@@ -127,8 +129,8 @@ class Job:
 
     @property
     def suspended(self) -> bool:
-        """Whether it has no end here: another runtime calls its agent again, or ends it."""
-        return self.state in GONE
+        """Whether it tells nothing: another runtime goes on with it, or another process will."""
+        return self.state in GONE or self.state is JobState.INTERRUPTED
 
     @property
     def ended(self) -> bool:
@@ -176,6 +178,24 @@ class Job:
         self.leave_tree()
         self.jobs.remove(self)
         self.span.end({"arcp.job.outcome": "not accepted"}, code=InternalError.code)
+
+    def interrupt(self) -> bool:
+        """Take nothing more of a run whose process has died, until `go_on`, if the job is durable.
+
+        Return whether it is: what the process waited for is given up meanwhile, and is not told.
+        """
+        if self.memory.durable and self.state is JobState.RUNNING and not self.decided.is_set():
+            self.move_to(JobState.INTERRUPTED)
+        return self.state is JobState.INTERRUPTED
+
+    def go_on(self) -> None:
+        """End what `interrupt` began, unless the job was suspended meanwhile."""
+        if self.state is JobState.INTERRUPTED:
+            self.move_to(JobState.RUNNING)
+            if self.outcome is not None:
+                self.let_end()
+            elif self.core.closing:
+                self.suspend()
 
     @property
     def facts(self) -> dict[str, object]:
@@ -264,6 +284,7 @@ class Job:
 
         The terminal comes after those of the children, and after revocations.
         """
+        self.go_on()
         if self.state in TO_END:
             self.move_to(JobState.ENDING)
         if not self.suspended:

@@ -16,6 +16,8 @@ class JobState(Enum):
     """Its acceptance is stored, or in the store's queue."""
     RUNNING = "running"
     """Its agent was called, perhaps by an earlier runtime."""
+    INTERRUPTED = "interrupted"
+    """The process of its agent has died, and what that waited for is being given up."""
     ENDING = "ending"
     """Its end is decided: its agent has stopped, or has a bounded time for that."""
     ENDED = "ended"
@@ -46,7 +48,8 @@ TO_END: Final = (JobState.ACCEPTED, JobState.RUNNING)
 _NEXT: Final[Mapping[JobState, tuple[JobState, ...]]] = {
     JobState.DRAFTED: (JobState.ACCEPTED, JobState.LOST),
     JobState.ACCEPTED: (JobState.RUNNING, JobState.ENDING, *GONE),
-    JobState.RUNNING: (JobState.ENDING, *GONE),
+    JobState.RUNNING: (JobState.INTERRUPTED, JobState.ENDING, *GONE),
+    JobState.INTERRUPTED: (JobState.RUNNING, *GONE),
     JobState.ENDING: (JobState.ENDED, JobState.LOST),
     JobState.ENDED: (),
     JobState.SUSPENDED: (JobState.LOST,),
