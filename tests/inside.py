@@ -34,6 +34,7 @@ from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import Entry
 from arcp_trio.store.shared import Moves
+from arcp_trio.transport.outgoing import Outgoing
 from arcp_trio.wire.fingerprint import fingerprint
 
 
@@ -146,11 +147,6 @@ def counted_addresses(runtime: Runtime) -> int:
     return len(runtime._core.wrong_tokens._counted)
 
 
-def looks_at_heartbeats(runtime: Runtime) -> int:
-    """Return how many times to look at a heartbeat are kept."""
-    return len(runtime._lifetime.attendance._heartbeats._due)
-
-
 # -- the runtime as a whole
 
 
@@ -250,6 +246,12 @@ NUMBERING: Place = (Batch, Batch.number_all.__name__)
 
 TROUBLE_NOTICE: Place = (sessions.Sessions, sessions.Sessions.tell_of_trouble.__name__)
 """The step that ends connections whose sessions wait for a store in trouble."""
+
+SENDING_AT_ONCE: Place = (Outgoing, Outgoing.send_texts_at_once.__name__)
+"""The step that writes frames without waiting, in the task that hands them over."""
+
+SENDING: Place = (Outgoing, Outgoing.send_texts.__name__)
+"""How frames are written in the sender's task."""
 
 AUTHORIZATION: Place = (Job, Job.authorize.__name__)
 """The step that checks an operation against a job's lease."""
