@@ -47,7 +47,7 @@ class Conversation:
             self._with_pings.share_pace(self._usage.parts_pace)
         self._attachment = opened.attachment
         self._closing = opened.attachment.closing
-        self._fresh = opened.fresh
+        self._fresh = opened.replay is None
         """Nothing was asked of the session: it may be exchanged for one to resume."""
         self._following: Envelope | None = None
         """A frame that asks for another session, and so ends this conversation."""

@@ -131,22 +131,18 @@ class Sender:
             return
         work: Callable[[], Awaitable[None]] = self._run
         try:
-            self._send_a_little()
-        except Exception as error:  # noqa: BLE001 - it is raised in the other task
-            work = partial(_fail, error)
-        else:
+            if self._replay is None and self._writes_at_once:
+                frames = self._unsent.take(AT_ONCE_FRAMES, AT_ONCE_BYTES)
+                if _any_holes(frames):
+                    self._taken = frames
+                else:
+                    self._write_at_once(frames)
             if not self._has_work:
                 return
+        except Exception as error:  # noqa: BLE001 - it is raised in the task
+            work = partial(_fail, error)
         self._has_task = True
         self._nursery.start_soon(work, name=f"sender of {self._session.id}")
-
-    def _send_a_little(self) -> None:
-        if self._replay is None and self._writes_at_once:
-            frames = self._unsent.take(AT_ONCE_FRAMES, AT_ONCE_BYTES)
-            if _any_holes(frames):
-                self._taken = frames
-            else:
-                self._write_at_once(frames)
 
     @property
     def _has_work(self) -> bool:
