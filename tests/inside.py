@@ -205,6 +205,11 @@ def small_steps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sender, "WRITE_FRAMES", 4)
 
 
+def no_writes_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Have all frames wait for a task that writes them, as with TLS."""
+    patch.setattr(Outgoing, "takes_texts_at_once", False)
+
+
 def set_back_pressure_lag(patch: pytest.MonkeyPatch, events: int) -> None:
     """Send back-pressure notices to clients that are this many events behind."""
     patch.setattr(publisher, "BACK_PRESSURE_LAG", events)

@@ -13,6 +13,7 @@ from arcp_trio.testing import Peer
 from arcp_trio.testing.frames import Frame
 from arcp_trio.transport import TransportClosed
 from tests import defects
+from tests.inside import no_writes_at_once
 from tests.sessions.support import Stage, open_stage
 
 BURSTS = 6
@@ -129,10 +130,15 @@ async def _cut_everywhere() -> int:
     raise AssertionError("it counts without end")
 
 
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "in tasks"])
 async def test_a_connection_that_is_cut_at_any_checkpoint_loses_and_doubles_nothing(
+    at_once: bool,  # noqa: FBT001 - pytest passes it by name
     autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wherever a connection is cancelled, its client resumes and has everything once."""
+    if not at_once:
+        no_writes_at_once(monkeypatch)
     assert await _cut_everywhere() > 30
 
 
