@@ -14,6 +14,8 @@ LATE_SECONDS: Final = 0.2
 class HeldTime:
     """How long the loop was held, as a task notices that sleeps again and again."""
 
+    __slots__ = ("total",)
+
     def __init__(self) -> None:
         self.total = 0.0
         """In seconds."""

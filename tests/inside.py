@@ -34,6 +34,7 @@ from arcp_trio.runtime.session.session import Session
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import Entry
 from arcp_trio.store.shared import Moves
+from arcp_trio.transport.outgoing import Outgoing
 from arcp_trio.wire.fingerprint import fingerprint
 
 
@@ -146,11 +147,6 @@ def counted_addresses(runtime: Runtime) -> int:
     return len(runtime._core.wrong_tokens._counted)
 
 
-def looks_at_heartbeats(runtime: Runtime) -> int:
-    """Return how many times to look at a heartbeat are kept."""
-    return len(runtime._lifetime.attendance._heartbeats._due)
-
-
 # -- the runtime as a whole
 
 
@@ -209,6 +205,11 @@ def small_steps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sender, "WRITE_FRAMES", 4)
 
 
+def no_writes_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Have all frames wait for a task that writes them, as with TLS."""
+    patch.setattr(Outgoing, "takes_texts_at_once", False)
+
+
 def set_back_pressure_lag(patch: pytest.MonkeyPatch, events: int) -> None:
     """Send back-pressure notices to clients that are this many events behind."""
     patch.setattr(publisher, "BACK_PRESSURE_LAG", events)
@@ -250,6 +251,12 @@ NUMBERING: Place = (Batch, Batch.number_all.__name__)
 
 TROUBLE_NOTICE: Place = (sessions.Sessions, sessions.Sessions.tell_of_trouble.__name__)
 """The step that ends connections whose sessions wait for a store in trouble."""
+
+SENDING_AT_ONCE: Place = (Outgoing, Outgoing.send_texts_at_once.__name__)
+"""The step that writes frames without waiting, in the task that hands them over."""
+
+SENDING: Place = (Outgoing, Outgoing.send_texts.__name__)
+"""How frames are written in the sender's task."""
 
 AUTHORIZATION: Place = (Job, Job.authorize.__name__)
 """The step that checks an operation against a job's lease."""

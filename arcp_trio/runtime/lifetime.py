@@ -147,7 +147,6 @@ class Lifetime:
         nursery.start_soon(keep_running, sessions.mind_tokens, name="tokens")
         nursery.start_soon(keep_running, sessions.openings.mind, name="handshakes")
         nursery.start_soon(keep_running, leftovers.sweep, core, self._agents, name="files of jobs")
-        nursery.start_soon(keep_running, self.attendance.beat, name="heartbeats")
         nursery.start_soon(self._workers.run, name="worker processes")
         if self._agents.durable() and not core.store.outlasts_process:
             log.warning("durable jobs end with this process: the store is not durable")

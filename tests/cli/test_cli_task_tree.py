@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,57 @@ def test_where_every_task_stands(served: Serve) -> None:
         assert "/arcp_trio/" in named[f"{task} {session_id}"]
     assert depth(lines[0]) == 0
     assert all(depth(line) > 0 for line in lines[1:])
+
+
+def children(lines: list[str]) -> dict[str, list[str]]:
+    """Return the names of the tasks below each task, by its name."""
+    above: list[tuple[int, str]] = []
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        name = line.strip().removeprefix("- ").removesuffix(" (running)").rsplit(": /")[0]
+        while above and above[-1][0] >= depth(line):
+            above.pop()
+        if above:
+            found.setdefault(above[-1][1], []).append(name)
+        above.append((depth(line), name))
+    return found
+
+
+def connections_of(tree: dict[str, list[str]]) -> dict[str, set[str]]:
+    """Return what is below each connection, with ids of sessions, by its name."""
+    return {
+        name: {each.rsplit(" ", 1)[0] for each in tree.get(name, [])}
+        for name in tree["runtime"]
+        if name.startswith("connection from ")
+    }
+
+
+def test_whose_the_tasks_are(served: Serve) -> None:
+    """Jobs and sessions are the runtime's; a connection has a heartbeat, and a sender at need."""
+    url = served.url()
+    with peer(url, "x") as one, peer(url, "x") as other:
+        jobs = [each.submit("nested")["payload"]["job_id"] for each in (one, other)]
+        for _ in jobs:
+            served.line("at work")
+        tree = children(tree_of(served))
+        sessions = [each.answer["session_id"] for each in (one, other)]
+        mine = {f"job {each}" for each in jobs} | {f"session {each}" for each in sessions}
+        assert mine <= set(tree["runtime"])
+        connections = connections_of(tree)
+        assert list(connections.values()) == [{"heartbeat of"}] * 2
+        below = {each for name in connections for each in tree[name]}
+        assert below == {f"heartbeat of {each}" for each in sessions}
+        assert not [each for each in tree if each.startswith(("heartbeat", "sender"))]
+
+        # It does not read: its socket takes no more, until it reads on.
+        other.send("job.submit", {"agent": "chatty", "input": {"n": 15_000, "size": 1000}})
+        senders = {"heartbeat of", "sender of"}
+        while senders not in connections_of(children(tree_of(served))).values():
+            time.sleep(0.1)
+        other.receive()
+        assert other.until_terminal()[-1]["type"] == "job.result"
+        connections = connections_of(children(tree_of(served)))
+        assert list(connections.values()) == [{"heartbeat of"}] * 2
 
 
 def test_an_agent_that_blocks_is_shown(served: Serve, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import trio
 from trio.testing import MockClock
 
@@ -21,7 +23,7 @@ async def test_its_client_is_told_everything(autojump_clock: MockClock) -> None:
             await out.write("text")
 
     submit = {"agent": "agent", "idempotency_key": "k"}
-    for dies_at in range(3, 7):
+    for dies_at in count(3):
         life: Life | None = None
         store = MortalStore(dies_at)
         with trio.CancelScope() as scope:
@@ -29,7 +31,8 @@ async def test_its_client_is_told_everything(autojump_clock: MockClock) -> None:
             async with Life.begin(agents, store) as life:
                 await life.peer.send("job.submit", submit)
                 await trio.sleep(5)
-        assert store.left is not None
+        if store.left is None:
+            break
         async with Life.begin(agents, store.left, before=life) as second:
             await trio.sleep(5)
             accepted = await second.peer.submit("agent", idempotency_key="k")
@@ -38,3 +41,4 @@ async def test_its_client_is_told_everything(autojump_clock: MockClock) -> None:
         assert told.count("begin") == 1
         chunks = [e["payload"]["body"] for e in second.events(accepted["job_id"])]
         assert end["payload"]["result_id"] in [chunk.get("result_id") for chunk in chunks]
+    assert dies_at > 5

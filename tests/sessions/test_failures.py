@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from tests.inside import NUMBERING
+from arcp_trio.testing import Peer
+from tests.inside import NUMBERING, SENDING, SENDING_AT_ONCE, Place
+from tests.metrics import scrape
 from tests.reading import close_code, lines
 from tests.sessions.support import open_stage
 
@@ -64,3 +67,51 @@ async def test_what_a_session_that_failed_still_says_is_stored_in_time(
         await stage.welcomed()
         await trio.sleep(10)
         assert stage.remembered()["sessions"] == 1
+
+
+@contextmanager
+def faulty_writes(place: Place, part: bytes) -> Generator[None]:
+    """Make the runtime's writes of frames with this part fail, here."""
+    owner, name = place
+    write = getattr(owner, name)
+
+    def fail(outgoing: object, texts: Sequence[bytes]) -> Any:
+        if any(part in text for text in texts):
+            raise RuntimeError("a fault")
+        return write(outgoing, texts)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(*place, fail)
+        yield
+
+
+@pytest.mark.logs_error("connection failed")
+@pytest.mark.parametrize("place", [SENDING_AT_ONCE, SENDING], ids=["the step", "the task"])
+async def test_a_connection_that_fails_as_it_sends_ends_alone(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    """A fault of a write ends the connection with 1011, and not the session whose events it has."""
+    async with open_stage() as stage:
+        peer, other = await stage.welcomed(), await stage.welcomed()
+        job = (await peer.submit("puppet"))["job_id"]
+        await stage.puppet.say("one")
+        if place == SENDING:
+            await fill_the_pipe(peer)
+        with faulty_writes(place, b'"two"'), trio.fail_after(60):
+            await stage.puppet.say("two")
+            assert await close_code(peer) == 1011
+        await stage.puppet.say("three")
+        again = await stage.resumed(peer.resume_from())
+        await stage.puppet.finish()
+        end = await again.until_terminal(job)
+        assert end["payload"]["final_status"] == "success"
+        said = [event["payload"]["body"]["message"] for event in stage.recorder.events(job)]
+        assert said == ["one", "two", "three"]
+        assert scrape(stage.runtime)("connection_failures_total", reason="fault") == 1
+        await other.submit("sleeper", 0)
+
+
+async def fill_the_pipe(peer: Peer) -> None:
+    """Have so much sent to a client that does not read that writes have to wait."""
+    await peer.send("job.submit", {"agent": "chatty", "input": 300})
+    await wait_all_tasks_blocked()

@@ -310,3 +310,25 @@ async def test_nothing_beats_after_the_end(autojump_clock: MockClock) -> None:
                 await peer.close()
         await trio.sleep(1)
         assert tasks() == before
+
+
+async def test_a_connection_that_goes_on_with_another_session_has_one_heartbeat(
+    autojump_clock: MockClock,
+) -> None:
+    """The heartbeat of a session that is exchanged for another one ends with it."""
+    async with open_stage(heartbeat_seconds=5) as stage:
+        first = await stage.welcomed()
+        await first.drop()
+        second = await stage.resumed(first.resume_from())
+        await trio.sleep(1)
+        before = tasks()
+        await second.drop()
+        third = await stage.welcomed()
+        await third.send("session.resume", second.resume_from())
+        await third.expect("session.welcome", session_id=first.session_id)
+        await trio.sleep(1)
+        assert tasks() == before
+        heard = await listen(third, 21)
+        assert [frame["type"] for _, frame in heard] == []  # it answers pings, and is not lost
+        await third.send("session.ping", {"nonce": "n"})
+        assert (await third.receive())["type"] == "session.pong"

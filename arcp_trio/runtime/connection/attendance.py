@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from arcp_trio.runtime.connection.connection import Connection
-from arcp_trio.runtime.connection.heartbeat import Heartbeats
 from arcp_trio.runtime.connection.welcomes import Welcomes
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.tasks import start_clean
@@ -31,7 +30,6 @@ class Attendance:
         self._core = core
         self._sessions = sessions
         self._nursery = nursery
-        self._heartbeats = Heartbeats(core.limits.heartbeat_seconds)
         self._welcomes = Welcomes(core, sessions.jobs)
         self._connections: set[Connection] = set()
         self._one_left = Wake()
@@ -55,19 +53,13 @@ class Attendance:
         self, transport: Transport, deadline: float, welcomed: Callable[[], None] | None
     ) -> None:
         """Run one connection until it ends."""
-        connection = Connection(
-            self._core, self._sessions, self._heartbeats, self._welcomes, transport, welcomed
-        )
+        connection = Connection(self._core, self._sessions, self._welcomes, transport, welcomed)
         self._connections.add(connection)
         try:
             await connection.run(deadline)
         finally:
             self._connections.remove(connection)
             self._one_left.set()
-
-    async def beat(self) -> None:
-        """Mind the heartbeats of all connections, until cancelled."""
-        await self._heartbeats.run()
 
     def end_without_session(self, farewell: Farewell) -> None:
         """Have each connection end that has no session."""

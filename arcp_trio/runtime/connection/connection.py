@@ -15,6 +15,7 @@ from arcp_trio.runtime.connection.reader import (
     Reader,
     frame_id,
 )
+from arcp_trio.runtime.connection.sender import Sender
 from arcp_trio.runtime.farewell import Closing, Farewell
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure
@@ -28,7 +29,6 @@ from arcp_trio.wire.ids import new_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from arcp_trio.runtime.connection.heartbeat import Heartbeats
     from arcp_trio.runtime.connection.welcomes import Welcomes
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.session.attachment import Attachment
@@ -47,14 +47,12 @@ class Connection:
         self,
         core: Core,
         sessions: Sessions,
-        heartbeats: Heartbeats,
         welcomes: Welcomes,
         transport: Transport,
         welcomed: Callable[[], None] | None = None,
     ) -> None:
         self._core = core
         self._sessions = sessions
-        self._heartbeats = heartbeats
         self._transport = transport
         self._welcomed = welcomed
         self._closing = Closing()
@@ -77,6 +75,9 @@ class Connection:
                 await self._attend(deadline)
         except TransportClosed:
             pass
+        except Exception:
+            self._closing.with_farewell(CloseCode.FAILED, "the connection failed")
+            raise
         finally:
             self._leave_session()
             farewell = self._closing.farewell
@@ -102,16 +103,9 @@ class Connection:
             self._attached, self._session_id = (session, opened.attachment), session.id
             if self._welcomed is not None:
                 self._welcomed()
-            jobs = self._sessions.jobs
-            conversation = Conversation(
-                self._core,
-                jobs,
-                self._heartbeats,
-                self._transport,
-                self._reader,
-                opened,
-                self._arcp,
-            )
+            core, transport = self._core, self._transport
+            sender = Sender(opened, transport, self._arcp, self._sessions.jobs)
+            conversation = Conversation(core, transport, self._reader, opened, sender)
             del opened  # its welcome is large, and the conversation may be long
             asked = await conversation.run()
             if asked is None:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
-from arcp_trio.groups import consists_of
-from arcp_trio.runtime.connection.heartbeat import Heartbeat, Heartbeats, Loss
+from arcp_trio.runtime.connection.heartbeat import Due, Heartbeat
 from arcp_trio.runtime.connection.reader import TooManyMalformed
-from arcp_trio.runtime.connection.sender import FrameWriter, Sender
 from arcp_trio.runtime.farewell import Farewell
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.metrics import Failure
 from arcp_trio.runtime.notices import frame, refusal
 from arcp_trio.runtime.session.clerk import Request
 from arcp_trio.runtime.usage import serve_principal
-from arcp_trio.store.errors import Fenced
 from arcp_trio.transport.base import HasPings, MessageTooBig, TransportClosed
 from arcp_trio.transport.close_codes import CloseCode
 from arcp_trio.wire.errors import HeartbeatLost, Unauthenticated
@@ -28,12 +23,10 @@ from arcp_trio.wire.messages import Ack, Bye, Close, Ping, Pong, SessionResume
 from arcp_trio.wire.timestamps import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from arcp_trio.runtime.connection.handshake import Opened
     from arcp_trio.runtime.connection.reader import Reader, Received
+    from arcp_trio.runtime.connection.sender import Sender
     from arcp_trio.runtime.core import Core
-    from arcp_trio.runtime.job.jobs import Jobs
     from arcp_trio.transport.base import Transport
     from arcp_trio.wire.envelope import Envelope
 
@@ -42,14 +35,7 @@ class Conversation:
     """Answers what concerns the connection alone, and hands the session's commands on."""
 
     def __init__(
-        self,
-        core: Core,
-        jobs: Jobs,
-        heartbeats: Heartbeats,
-        transport: Transport,
-        reader: Reader,
-        opened: Opened,
-        arcp: str,
+        self, core: Core, transport: Transport, reader: Reader, opened: Opened, sender: Sender
     ) -> None:
         self._core = core
         self._transport = transport
@@ -61,42 +47,42 @@ class Conversation:
             self._with_pings.share_pace(self._usage.parts_pace)
         self._attachment = opened.attachment
         self._closing = opened.attachment.closing
-        self._ends = opened.ends
-        self._fresh = opened.fresh
+        self._fresh = opened.replay is None
         """Nothing was asked of the session: it may be exchanged for one to resume."""
         self._following: Envelope | None = None
         """A frame that asks for another session, and so ends this conversation."""
         self._unheard = 0
         """Messages that came before the client can have read its welcome."""
-        pings = Feature.HEARTBEAT in opened.session.features
-        self._heartbeat = Heartbeat(
-            heartbeats, transport, ping=self._ping if pings else None, lost=self._lost
-        )
-        dialect = opened.attachment.dialect
-        self._writer = FrameWriter(transport, opened.session.id, arcp, dialect, opened.after_seq)
-        self._sender = Sender(opened, self._writer, jobs)
+        ping = self._ping if Feature.HEARTBEAT in opened.session.features else None
+        interval = core.limits.heartbeat_seconds
+        self._heartbeat = Heartbeat(transport, interval, opened.ends, ping)
+        self._sender = sender
 
     async def run(self) -> Envelope | None:
-        """Move frames until the connection ends, or a frame asks for another session: return it."""
-        name = f"sender of {self._session.id}"
+        """Move frames until the connection ends, or a frame asks for another session: return it.
+
+        This task is the reader.
+        """
         serve_principal(self._session.principal)
-        with self._heartbeat:
-            async with trio.open_nursery() as nursery:
-                if self._ends < math.inf:
-                    nursery.start_soon(self._end_in_time, name=f"time of {self._session.id}")
-                try:
-                    await self._welcome(partial(nursery.start_soon, self._send, name=name))
-                    await self._read()
-                    if self._following is None:
-                        await trio.sleep_forever()  # until the connection is ended
-                finally:
-                    self._sender.let_go()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._beat, name=f"heartbeat of {self._session.id}")
+            try:
+                await self._read(nursery)
+                if self._following is None:
+                    await trio.sleep_forever()  # until the connection is ended
+                await self._sender.stop()
+            finally:
+                self._sender.let_go()
+            nursery.cancel_scope.cancel(reason="the connection goes on with another session")
         return self._following
 
-    # -- in
+    # -- the reader
 
-    async def _read(self) -> None:
+    async def _read(self, nursery: trio.Nursery) -> None:
         try:
+            await self._sender.say_welcome()
+            self._unheard = self._transport.unread
+            self._sender.begin(nursery)
             while True:
                 received = await self._reader.next(self._session.principal)
                 self._heard()
@@ -139,7 +125,7 @@ class Conversation:
             case Ack() as ack:
                 if Feature.ACK in self._session.features:
                     # A number that was not sent cannot be acknowledged (§6.5).
-                    seq = min(ack.last_processed_seq, self._writer.sent_seq)
+                    seq = min(ack.last_processed_seq, self._sender.sent_seq)
                     self._session.record.ack(seq)
             case Bye():
                 self._closing.now(CloseCode.NORMAL, "bye")
@@ -169,41 +155,22 @@ class Conversation:
         answer = {"ping_nonce": ping.nonce, "received_at": received_at}
         self._sender.say(frame("session.pong", answer))
         with self._heartbeat.not_listening():
-            await self._writer.room()
+            await self._sender.room()
 
-    # -- out
+    # -- the heartbeat
 
-    async def _welcome(self, start_sender: Callable[[], None]) -> None:
-        try:
-            await self._sender.say_welcome()
-            self._unheard = self._transport.unread
-            self._sender.begin(start_sender)
-        except TransportClosed:
-            self._closing.now(CloseCode.NORMAL, "")
-
-    async def _send(self) -> None:
-        try:
-            await self._sender.run()
-        except TransportClosed:
-            self._closing.now(CloseCode.NORMAL, "")
-        except Exception as error:
-            if not consists_of(error, Fenced):
-                raise
-            await trio.sleep_forever()  # this node is about to end, and the connection with it
-
-    async def _end_in_time(self) -> None:
-        """End the connection when the client's token is no longer good."""
-        await trio.sleep_until(self._ends)
-        self._part("token over", last=refusal(Unauthenticated("the token's time is over")))
-
-    def _lost(self, loss: Loss) -> None:
-        self._core.metrics.connection_failed(Failure.HEARTBEAT_LOST)
-        if loss is Loss.STUCK:
-            self._closing.now(CloseCode.POLICY, "heartbeat lost")
-        else:
-            # Announced, though it may reach nobody (§6.4); the jobs notice nothing.
-            self._sender.say(refusal(HeartbeatLost(loss.value)))
-            self._part("heartbeat lost")
+    async def _beat(self) -> None:
+        match await self._heartbeat.run():
+            case Due.TOKEN_OVER as due:
+                self._part("token over", last=refusal(Unauthenticated(due.value)))
+            case Due.SILENT as due:
+                self._core.metrics.connection_failed(Failure.HEARTBEAT_LOST)
+                # Announced, though it may reach nobody (§6.4); the jobs notice nothing.
+                self._sender.say(refusal(HeartbeatLost(due.value)))
+                self._part("heartbeat lost")
+            case Due.STUCK:
+                self._core.metrics.connection_failed(Failure.HEARTBEAT_LOST)
+                self._closing.now(CloseCode.POLICY, "heartbeat lost")
 
     def _ping(self) -> None:
         sent_at = rfc3339(self._core.clock.now())

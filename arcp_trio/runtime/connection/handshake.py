@@ -59,11 +59,9 @@ class Opened:
     attachment: Attachment
     welcome: bytes
     replay: Replay | None
-    """None if the session is new, and so has nothing to repeat."""
+    """None if the session is new: it has nothing to repeat, and may be exchanged for another."""
     after_seq: int
     """The number that the replay follows."""
-    fresh: bool = False
-    """The session is new: it may be exchanged for one to resume."""
     ends: float = math.inf
     """On Trio's clock: when the client's token is no longer good."""
 
@@ -217,7 +215,6 @@ class Handshake:
                 welcome=self._welcome(session, token),
                 replay=None,
                 after_seq=0,
-                fresh=True,
                 ends=self._ends(session),
             )
         except BaseException:

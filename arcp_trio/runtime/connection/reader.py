@@ -62,7 +62,7 @@ class Reader:
         self._transport = transport
         self._limits = limits
         self._long_steps = long_steps
-        self._malformed = Malformed(limits.malformed_frames)
+        self._malformed_at: list[float] = []
 
     async def first(self) -> Envelope:
         """Return the frame that asks for a session.
@@ -103,7 +103,10 @@ class Reader:
 
     def too_many_malformed(self) -> bool:
         """Count a malformed frame; return whether there are now more than `malformed_frames`."""
-        return self._malformed.too_many()
+        now = trio.current_time()
+        self._malformed_at = [at for at in self._malformed_at if at >= now - MALFORMED_SECONDS]
+        self._malformed_at.append(now)
+        return len(self._malformed_at) > self._limits.malformed_frames
 
     def _decode(self, text: str | bytes) -> Envelope:
         if isinstance(text, bytes):
@@ -131,18 +134,3 @@ def _checked(message: Message | None) -> Message | None:
 def _size(text: str | bytes) -> int:
     """Return the size in bytes; text that is all ASCII knows it without being encoded."""
     return len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode())
-
-
-class Malformed:
-    """Counts a connection's malformed frames over a span of time."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._times: list[float] = []
-
-    def too_many(self) -> bool:
-        """Count one more; return whether there are more than allowed in the span."""
-        now = trio.current_time()
-        self._times = [time for time in self._times if time >= now - MALFORMED_SECONDS]
-        self._times.append(now)
-        return len(self._times) > self._most
