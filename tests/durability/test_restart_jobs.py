@@ -14,6 +14,7 @@ from tests.durability.restarts import lost_job, resumed, successor, welcomed
 from tests.durability.stores import crash
 from tests.durability.story import World
 from tests.durability.support import agents
+from tests.inside import hold_answers
 from tests.stage import BOB, make_runtime
 
 
@@ -168,6 +169,7 @@ async def test_an_acceptance_on_its_way_is_not_one_that_was_told(
     """After a kill before an acceptance is sent, its key brings acceptance and terminal."""
     async with world.runtime:
         peer = await welcomed(world)
+        hold_answers(world.runtime, peer.session_id)
         await peer.send("job.submit", {"agent": "waiter", "idempotency_key": "k"})
         while not world.store._tables.keys:  # noqa: ASYNC110 - the instant of its commit
             await trio.lowlevel.checkpoint()
