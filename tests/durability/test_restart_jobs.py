@@ -141,7 +141,9 @@ async def test_a_key_stands_for_a_job_that_went_down(
             await again.submit("teller", 3, idempotency_key="k")
         stranger = second.connect()
         await stranger.hello(token=BOB)
-        assert (await stranger.submit("teller", 0, idempotency_key="k"))["job_id"] in second.runs
+        theirs = (await stranger.submit("teller", 0, idempotency_key="k"))["job_id"]
+        await stranger.until_terminal(theirs)
+        assert theirs in second.runs
 
 
 async def test_an_end_that_was_told_is_told_again(world: World, autojump_clock: MockClock) -> None:
