@@ -207,4 +207,6 @@ async def test_retention_goes_on(autojump_clock: MockClock) -> None:
         assert not second.runs
         await trio.sleep(500)
         late = await welcomed(second)
-        assert (await late.submit("teller", 0, idempotency_key="k"))["job_id"] in second.runs
+        again = (await late.submit("teller", 0, idempotency_key="k"))["job_id"]
+        await late.until_terminal(again)
+        assert again in second.runs
