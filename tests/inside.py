@@ -123,6 +123,11 @@ def hints(runtime: Runtime, session_id: str | None) -> int:
     return _awake_session(runtime, session_id).outbox.hints
 
 
+def hold_answers(runtime: Runtime, session_id: str | None) -> None:
+    """Have the submits of an awake session wait for their turns to be answered."""
+    _awake_session(runtime, session_id).line.take_place()
+
+
 def inbox(runtime: Runtime, session_id: str | None) -> Inbox:
     """Return the inbox of an awake session."""
     found = _awake_session(runtime, session_id).inbox

@@ -14,6 +14,7 @@ from tests.durability.restarts import lost_job, resumed, successor, welcomed
 from tests.durability.stores import crash
 from tests.durability.story import World
 from tests.durability.support import agents
+from tests.inside import hold_answers
 from tests.stage import BOB, make_runtime
 
 
@@ -140,7 +141,9 @@ async def test_a_key_stands_for_a_job_that_went_down(
             await again.submit("teller", 3, idempotency_key="k")
         stranger = second.connect()
         await stranger.hello(token=BOB)
-        assert (await stranger.submit("teller", 0, idempotency_key="k"))["job_id"] in second.runs
+        theirs = (await stranger.submit("teller", 0, idempotency_key="k"))["job_id"]
+        await stranger.until_terminal(theirs)
+        assert theirs in second.runs
 
 
 async def test_an_end_that_was_told_is_told_again(world: World, autojump_clock: MockClock) -> None:
@@ -168,6 +171,7 @@ async def test_an_acceptance_on_its_way_is_not_one_that_was_told(
     """After a kill before an acceptance is sent, its key brings acceptance and terminal."""
     async with world.runtime:
         peer = await welcomed(world)
+        hold_answers(world.runtime, peer.session_id)
         await peer.send("job.submit", {"agent": "waiter", "idempotency_key": "k"})
         while not world.store._tables.keys:  # noqa: ASYNC110 - the instant of its commit
             await trio.lowlevel.checkpoint()
@@ -203,4 +207,6 @@ async def test_retention_goes_on(autojump_clock: MockClock) -> None:
         assert not second.runs
         await trio.sleep(500)
         late = await welcomed(second)
-        assert (await late.submit("teller", 0, idempotency_key="k"))["job_id"] in second.runs
+        again = (await late.submit("teller", 0, idempotency_key="k"))["job_id"]
+        await late.until_terminal(again)
+        assert again in second.runs

@@ -55,7 +55,10 @@ async def test_events_and_all_their_numbers_are_in_one_group(autojump_clock: Moc
         assert kinds[0].count(AppendLog) == 20
 
 
-async def test_an_acceptance_and_its_promise_are_in_one_group(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_an_acceptance_and_its_promise_are_in_one_group(
+    key: str | None, autojump_clock: MockClock
+) -> None:
     """A submit takes one group to be answered, and another one for its job to begin and end."""
     store = _Noting()
     async with make_runtime(agents, store=store) as runtime, open_peer(runtime) as peer:
@@ -67,10 +70,10 @@ async def test_an_acceptance_and_its_promise_are_in_one_group(autojump_clock: Mo
         await peer.hello()
         await trio.sleep(1)
         del store.groups[:]
-        job = await peer.submit("quick")
+        job = await peer.submit("quick", idempotency_key=key)
         await peer.until_terminal(job["job_id"])
         assert [[type(write).__name__ for write in group] for group in store.groups] == [
-            ["AcceptJob", "AppendLog"],
+            ["AcceptJob", "AppendLog", *(["AddSubmitter"] if key else [])],
             ["StartJob", "AppendJournal", "FinishJob", "AppendLog"],
         ]
 

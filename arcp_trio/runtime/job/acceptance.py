@@ -27,9 +27,9 @@ from arcp_trio.wire.json import JsonLike, dumps
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
-    from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.job.spec import IdempotencyKey, JobSpec
     from arcp_trio.store.queue import Group
 
 log = logging.getLogger(__name__)
@@ -77,20 +77,20 @@ class NewJob(msgspec.Struct, frozen=True):
         await self.job.run()
 
 
-async def accept(jobs: Jobs, wanted: Wanted, source: JobSource) -> NewJob:
+async def accept(jobs: Jobs, spec: JobSpec) -> NewJob:
     """Accept a job, once its credentials are issued; if it needs none, there is no checkpoint.
 
     Raises:
         AcceptanceRefused: another node has the key.
         ArcpError: no job can be taken on now, or there are no credentials for it.
     """
-    job = draft(jobs, wanted, source)
+    job = draft(jobs, spec)
     try:
-        await _claim_key(job, source.key)
+        await _claim_key(job, spec.key)
         await provide(job)
-        return _store(job, source)
+        return _store(job)
     except BaseException:
-        _drop_claim(job, source.key)
+        _drop_claim(job, spec.key)
         if job.wallet is not None and job.parent is not None:
             # What was issued for a child must not outlast its parent (§9.8.2).
             job.wallet.close()
@@ -121,31 +121,31 @@ def _mints_beside_others(job: Job) -> bool:
     return job.core.store.shared is not None and job.wallet is not None
 
 
-def _store(job: Job, source: JobSource) -> NewJob:
+def _store(job: Job) -> NewJob:
     """Put the acceptance into the store's queue.
 
     All that is said of it is encoded before: from then on nothing can fail.
     """
-    core, parent, now = job.core, job.parent, job.core.clock.now()
+    core, spec, parent, now = job.core, job.spec, job.parent, job.core.clock.now()
     payload = _payload(job, now)
     accepted = dumps(payload)
-    tail = accepted_tail(payload, source.request_id)
+    tail = accepted_tail(payload, spec.request_id)
     row = JobRow(
         job_id=job.id,
         agent=job.agent.ref,
         principal=job.principal,
-        session_id=job.session_id,
+        session_id=spec.session_id,
         trace_id=job.trace_id,
         accepted=accepted,
-        request_id=source.request_id,
+        request_id=spec.request_id,
         created_at=parse_rfc3339(rfc3339(now)),  # as it is shown, for filters to compare with
     )
     key = None
-    if source.key is not None:
+    if spec.key is not None:
         key = KeyRow(
             principal=job.principal,
-            key=source.key.key,
-            fingerprint=source.key.fingerprint,
+            key=spec.key.key,
+            fingerprint=spec.key.fingerprint,
             job_id=job.id,
             accepted=accepted,
             expires_at=now + core.limits.idempotency_seconds,
@@ -170,10 +170,10 @@ def _durability(job: Job) -> Durability | None:
     return Durability(
         input=job.input,
         max_runtime=job.agent_run.max_runtime,
-        sends_chunks=job.sends_chunks,
-        knows_questions=job.knows_questions,
+        sends_chunks=job.spec.sends_chunks,
+        knows_questions=job.spec.knows_questions,
         wants_credentials=job.wallet is not None,
-        forget=job.forget,
+        forget=job.spec.forget,
         run=job.memory.run,
         fruitless_runs=job.memory.fruitless_runs,
     )
@@ -196,7 +196,7 @@ def _payload(job: Job, now: float) -> dict[str, JsonLike]:
         "accepted_at": rfc3339(now),
         "trace_id": job.trace_id,
         "parent_job_id": None if job.parent is None else job.parent.id,
-        "delegate_id": job.delegate_id,
+        "delegate_id": job.spec.delegate_id,
     }
     return {name: value for name, value in payload.items() if value is not None}
 

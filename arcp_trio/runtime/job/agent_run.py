@@ -58,6 +58,11 @@ class AgentRun:
     """The scope of the wait for the agent to stop."""
     _stopped: trio.Event = attrs.field(factory=trio.Event)
 
+    def go_on_after(self, seconds: float) -> None:
+        """Count the time since the agent was first called: its limit is that of all runs."""
+        if self.max_runtime is not None:
+            self.deadline = trio.current_time() + self.max_runtime - seconds
+
     async def run(self, job: Job) -> None:
         """Call the agent, and end the job if it runs for too long, or longer than its lease."""
         self.begun = True
@@ -152,7 +157,7 @@ def _outcome_of_return(job: Job, result: JsonLike) -> Outcome:
         if fault is not None:
             log.error("agent streamed wrongly", extra=job.facts | {"error": fault.message})
             return outcome.failed(fault)
-        if job.sends_chunks:
+        if job.spec.sends_chunks:
             return outcome.streamed(chunks.id, chunks.size, chunks.summary)
         result = chunks.inline()
     try:

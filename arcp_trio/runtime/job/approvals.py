@@ -264,7 +264,7 @@ def ask_approval(
     for target in targets:
         with suppress(ApprovalNeeded):
             job.authorize(capability, target)
-    if not job.knows_questions:
+    if not job.spec.knows_questions:
         raise PermissionDenied(
             f"{capability} needs the approval of a person, and the client that submitted the job"
             " cannot ask anybody: it has not negotiated x-vendor.arcp-trio.questions"

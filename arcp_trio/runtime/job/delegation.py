@@ -14,11 +14,11 @@ from arcp_trio.authority.lease import Lease
 from arcp_trio.authority.narrowing import narrowed
 from arcp_trio.runtime.job.acceptance import accept
 from arcp_trio.runtime.job.approvals import decided_alone
-from arcp_trio.runtime.job.draft import JobSource, Wanted
 from arcp_trio.runtime.job.durable import steps
 from arcp_trio.runtime.job.durable.keys import key_of
 from arcp_trio.runtime.job.events import add_event, give_way
 from arcp_trio.runtime.job.granting import decided_lease
+from arcp_trio.runtime.job.spec import JobSpec
 from arcp_trio.runtime.job.stored_results import stored_result
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.store.records import Status
@@ -129,8 +129,8 @@ async def delegate(
     try:
         await give_way(parent)
         approvals = await _approvals(parent, agent, body, f"approval {key}")
-        wanted = _wanted(parent, agent, input, request, expires_at, max_runtime, approvals)
-        new = await accept(parent.jobs, wanted, JobSource.delegation(parent, delegate_id))
+        spec = _spec(parent, delegate_id, agent, input, request, expires_at, max_runtime, approvals)
+        new = await accept(parent.jobs, spec)
         # An entry of the parent's journal: its client learns of the child after the `delegate`
         # event, even if it was away, or is another session that came with the same key later.
         parent.journal.accept_child(new.job.id, new.tail)
@@ -209,16 +209,17 @@ def _authorized(parent: Job, agent: str, approvals: Sequence[Approval]) -> Agent
     return found
 
 
-def _wanted(
+def _spec(
     parent: Job,
+    delegate_id: str,
     agent: str,
     input: JsonLike,  # noqa: A002
     request: Mapping[str, Sequence[str]],
     expires_at: str | None,
     max_runtime: float | None,
     approvals: Sequence[Approval],
-) -> Wanted:
-    """Return what the child is to be, within what its parent has.
+) -> JobSpec:
+    """Return what the child is to be, within what its parent has (§10).
 
     Raises:
         ArcpError: the parent may not delegate this.
@@ -229,11 +230,19 @@ def _wanted(
     data = dumps(input)
     found.check_input(data, "$.input")
     asked = Lease.read(request, expires_at, now=core.clock.now())
-    wanted = Wanted(
+    spec = JobSpec(
         agent=found,
         input=data,
         lease=_lease(parent, found, asked),
         max_runtime=None if max_runtime is None else _positive(max_runtime),
+        principal=parent.principal,
+        session_id=parent.spec.session_id,
+        trace=parent.trace_id,
+        sends_chunks=parent.spec.sends_chunks,
+        knows_questions=parent.spec.knows_questions,
+        wants_credentials=parent.wallet is not None,
+        parent=parent,
+        delegate_id=delegate_id,
     )
     limits = core.limits
     if _depth(parent) >= limits.delegation_depth:
@@ -241,7 +250,7 @@ def _wanted(
     if len(parent.children) >= limits.children_per_job:
         helps = "try again when a child has ended"
         raise limit_hit("children_per_job", limits.children_per_job, what_helps=helps)
-    return wanted
+    return spec
 
 
 def _lease(parent: Job, agent: Agent, asked: Lease) -> Lease:

@@ -64,7 +64,7 @@ class Desk:
 
     def sends_chunks(self) -> bool:
         """Return whether chunks of a streamed result are sent."""
-        return self.job.sends_chunks
+        return self.job.spec.sends_chunks
 
     def grace(self) -> float:
         """Return how many seconds the agent has to stop in, once the job is to end."""

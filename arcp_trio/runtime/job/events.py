@@ -179,7 +179,7 @@ def _take_chunk(job: Job, body: Mapping[str, JsonLike]) -> bool:
     if job.chunks is None:
         job.chunks = ResultChunks(chunk.result_id)
     job.chunks.take(job, chunk)
-    return job.sends_chunks
+    return job.spec.sends_chunks
 
 
 async def give_way(job: Job, *, at_once: bool = False) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
+from msgspec.structs import replace
 
 from arcp_trio.runtime.job import costs, outcome
-from arcp_trio.runtime.job.agent import Agent
 from arcp_trio.runtime.job.agent_run import AgentRun
 from arcp_trio.runtime.job.children import Children
 from arcp_trio.runtime.job.events import close_calls
@@ -18,6 +18,7 @@ from arcp_trio.runtime.job.journal import Journal
 from arcp_trio.runtime.job.last_event import LastEvent
 from arcp_trio.runtime.job.outcome import Outcome
 from arcp_trio.runtime.job.over import Over
+from arcp_trio.runtime.job.provisioning import wallet_for
 from arcp_trio.runtime.job.questions import Questions
 from arcp_trio.runtime.job.result_chunks import ResultChunks
 from arcp_trio.runtime.job.state import GONE, TO_END, JobState
@@ -27,15 +28,19 @@ from arcp_trio.store.writes import StartJob
 from arcp_trio.wire.errors import InternalError, LeaseExpired
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from arcp_trio.authority.approvals import Approval
     from arcp_trio.authority.authority import Authority
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.credentials.wallet import Wallet
+    from arcp_trio.runtime.job.agent import Agent
     from arcp_trio.runtime.job.durable.memory import Memory
     from arcp_trio.runtime.job.jobs import Jobs
+    from arcp_trio.runtime.job.spec import JobSpec
     from arcp_trio.runtime.tracing import Span
+    from arcp_trio.store.memos import JournalExtent
+    from arcp_trio.store.records import JobRow
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +55,7 @@ class Job:
     core: Core
     jobs: Jobs
     id: str
-    agent: Agent
-    input: bytes
-    """As JSON."""
-    principal: str
-    session_id: str
-    """The session that submitted it first."""
+    spec: JobSpec
     submitters: set[str]
     """Sessions that may cancel it (§7.4)."""
     trace_id: str
@@ -64,21 +64,14 @@ class Job:
     authority: Authority
     agent_run: AgentRun
     memory: Memory
-    sends_chunks: bool
-    """Whether chunks of its result go on the wire; if not, they are kept for an inline result."""
-    knows_questions: bool = False
-    """Whether the client that submitted it can be asked for approvals."""
-    parent: Job | None = None
-    """The job that delegated to it (§10)."""
-    delegate_id: str | None = None
-    forget: bool = False
-    """The job leaves listings soon after its end."""
 
     state: JobState = JobState.DRAFTED
     """Only `move_to` changes it."""
     outcome: Outcome | None = None
     """How it ends, from the moment when that is decided."""
-    wallet: Wallet | None = None
+    wallet: Wallet | None = attrs.field(
+        init=False, default=attrs.Factory(wallet_for, takes_self=True)
+    )
     """Its credentials, if it may have any (§9.8)."""
     chunks: ResultChunks | None = None
     """Its result, once the agent has begun to stream one."""
@@ -103,6 +96,32 @@ class Job:
     decided: trio.Event = attrs.field(factory=trio.Event)
     """Set once it is decided how the job ends, or that it is suspended."""
     over: Over = attrs.field(factory=Over)
+
+    # -- its spec
+
+    @property
+    def agent(self) -> Agent:
+        """The agent that it calls."""
+        return self.spec.agent
+
+    @property
+    def input(self) -> bytes:
+        """Its input as JSON, while it is alive."""
+        return self.spec.input
+
+    @property
+    def principal(self) -> str:
+        """The principal that it belongs to."""
+        return self.spec.principal
+
+    @property
+    def parent(self) -> Job | None:
+        """The job that delegated to it (§10)."""
+        return self.spec.parent
+
+    def drop_input(self) -> None:
+        """Forget the input: a parent that goes on may keep the job, for its result."""
+        self.spec = replace(self.spec, input=b"")
 
     # -- its state
 
@@ -156,6 +175,17 @@ class Job:
             await self.jobs.turn_for_result(self)
         await self._finish()
 
+    def go_on_from(self, row: JobRow, extent: JournalExtent, sessions: Collection[str]) -> None:
+        """Go on from what an earlier runtime has left; these `sessions` exist."""
+        self.journal.go_on_from(row.length, extent)
+        if self.parent is None:
+            self.submitters = {row.session_id, *row.submitters}.intersection(sessions)
+        self.move_to(JobState.ACCEPTED)
+        if row.started_at is not None:
+            self.move_to(JobState.RUNNING)
+            self.started_at = row.started_at
+            self.agent_run.go_on_after(self.core.clock.now() - row.started_at)
+
     def suspend(self, state: JobState = JobState.SUSPENDED) -> None:
         """Cancel the agent, and leave the job to the next runtime, without an end.
 
@@ -204,7 +234,7 @@ class Job:
             "job_id": self.id,
             "agent": self.agent.ref,
             "principal": self.principal,
-            "session_id": self.session_id,
+            "session_id": self.spec.session_id,
             "parent_id": None if self.parent is None else self.parent.id,
         }
 

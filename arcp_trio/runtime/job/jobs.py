@@ -156,13 +156,14 @@ class Jobs:
         del self.live[job.id]
         self.count_waiting(job)
         self.core.ledger.inputs.share(job.principal).give(len(job.input))
-        job.input = b""  # a parent that goes on may still have the job, for its result
+        job.drop_input()
         self.core.usages.of(job.principal).journal_bytes += job.journal.written
         self._count[job.principal] -= 1
         if not self._count[job.principal]:
             del self._count[job.principal]
         # What was spent stays on record.
-        if job.forget and job.finished_at is not None and not job.authority.budget.spent_anything:
+        kept = job.authority.budget.spent_anything
+        if job.spec.forget and job.finished_at is not None and not kept:
             self.to_forget[job.id] = job.finished_at
         self._one_ended.set()
 

@@ -154,7 +154,7 @@ def log_end(job: Job, outcome: Outcome, budget_left: Mapping[str, Decimal]) -> N
     ended = {"agent": job.agent.ref, "outcome": outcome.status, "code": code}
     facts = {**ended, "seconds": seconds, **job.facts, "trace_id": job.trace_id}
     # Thousands of measurements would hide the other jobs here, as in listings.
-    log.log(logging.DEBUG if job.forget else logging.INFO, "job ended", extra=facts)
+    log.log(logging.DEBUG if job.spec.forget else logging.INFO, "job ended", extra=facts)
     attributes: dict[str, str | list[str]] = {"arcp.job.outcome": outcome.status}
     if budget_left:
         left = [f"{currency}:{amount}" for currency, amount in budget_left.items()]

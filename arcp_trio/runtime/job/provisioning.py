@@ -22,9 +22,9 @@ ROTATED: Final = "credential_rotated"
 
 
 def wallet_for(job: Job) -> Wallet | None:
-    """Return an empty wallet for a job; None if the runtime has no provisioner."""
+    """Return an empty wallet for a job; None if it wants no credentials, or nothing issues any."""
     revoker = job.jobs.revoker
-    if revoker.provisioner is None:
+    if revoker.provisioner is None or not job.spec.wants_credentials:
         return None
     return Wallet(
         revoker,

@@ -65,14 +65,14 @@ class ResultChunks:
         self.next_chunk += 1
         self._finished = not chunk.more
         self._all_text = self._all_text and chunk.encoding == "utf8"
-        if not job.sends_chunks:
+        if not job.spec.sends_chunks:
             self._kept.append(data)
 
     def _count(self, job: Job, size: int) -> None:
         limits, metrics = job.core.limits, job.core.metrics
         if self.size + size > limits.result_bytes:
             raise self.fail(metrics.refused(limit_hit("result_bytes", limits.result_bytes)))
-        if not job.sends_chunks and self.size + size > job.most_payload_bytes:
+        if not job.spec.sends_chunks and self.size + size > job.most_payload_bytes:
             helps = "the client that has submitted the job takes the result in one message only"
             inline = limit_hit("frame_bytes_out", limits.frame_bytes_out, what_helps=helps)
             raise self.fail(metrics.refused(inline))
@@ -132,7 +132,7 @@ class ResultChunks:
         Raises:
             InternalError: it is no longer stored.
         """
-        if not job.sends_chunks:
+        if not job.spec.sends_chunks:
             return b"".join(self._kept)
         count = self.next_chunk
         chunks = await stored_chunks(job.core, job.principal, job.id, self.id)
@@ -149,7 +149,7 @@ async def recall_result(job: Job, result: ResultChunks) -> bytes:
     (head,) = [each for each in left if "summary" in each]
     summary = head["summary"]
     result.id, result.summary = str(head["result_id"]), None if summary is None else str(summary)
-    if job.sends_chunks:
+    if job.spec.sends_chunks:
         chunks = await stored_chunks(job.core, job.principal, job.id, result.id)
     else:
         mine = [each for each in left if each["result_id"] == result.id]

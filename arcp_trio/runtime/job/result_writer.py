@@ -104,7 +104,7 @@ class ResultWriter:
         self._authors.recall(spans, text, self._job.memory.is_done)
 
     def _start(self) -> None:
-        if self._job.sends_chunks:
+        if self._job.spec.sends_chunks:
             work, name = self._keep_flushing, f"chunks of {self._job.id}"
             self._job.jobs.start_beside(self._job, work, name)
 
@@ -200,7 +200,7 @@ class ResultWriter:
                 return
             who = self._authors.dropped
             self._unsent[:] = self._authors.without_dropped(whole)
-            if self._job.sends_chunks:
+            if self._job.spec.sends_chunks:
                 why = _why_anew(who, len(whole) - len(self._unsent))
                 add_event(self._job, "log", {"level": "warn", "message": why})
             self._chunks.begin_anew(new_id("res_"))
@@ -274,7 +274,7 @@ class ResultWriter:
         if chunk["chunk_seq"] == 0:
             self._remember_id()
         self._remember_authors(size)
-        if not self._job.sends_chunks:
+        if not self._job.spec.sends_chunks:
             memory.keep_result(index, chunk, "chunk", self._chunks.next_chunk)
 
     def _remember_id(self) -> None:

@@ -12,8 +12,8 @@ import trio
 
 from arcp_trio.authority.lease import Lease
 from arcp_trio.runtime.job.acceptance import AcceptanceRefused, NewJob, accept, accepted_tail
-from arcp_trio.runtime.job.draft import IdempotencyKey, JobSource, Wanted
 from arcp_trio.runtime.job.granting import granted
+from arcp_trio.runtime.job.spec import IdempotencyKey, JobSpec
 from arcp_trio.runtime.session.claims import Claim, Claims
 from arcp_trio.runtime.session.watch import Watch
 from arcp_trio.store.records import JobRow, KeyRow
@@ -92,14 +92,13 @@ class Judge:
         if submit.idempotency_key is not None:
             digest = await self._look_at(submission, fingerprint, submit)
             key = IdempotencyKey(submit.idempotency_key, digest)
-        wanted = await self._look_at(submission, self._wanted, submission)
-        new = await accept(self._jobs, wanted, _source(submission, key))
+        new = await accept(self._jobs, await self._look_at(submission, self._spec, submission, key))
         if key is not None and self._core.store.may_refuse:
             await new.stored()
         return Decision(new.tail, Watch(submission.session, new.job.id, new.job.journal), new)
 
-    def _wanted(self, submission: Submission) -> Wanted:
-        submit = submission.submit
+    def _spec(self, submission: Submission, key: IdempotencyKey | None) -> JobSpec:
+        session, submit = submission.session, submission.submit
         if _is_forgotten(submit) and submit.lease_request:
             raise InvalidRequest("forget is for jobs without a lease")
         constraints = submit.lease_constraints
@@ -113,11 +112,20 @@ class Judge:
         agent = self._jobs.agents.resolve(submit.agent)
         data = submit.input_text.text
         agent.check_input(data, "$.payload.input")
-        return Wanted(
-            lease=granted(self._core, submission.session.principal, agent, asked),
+        return JobSpec(
+            lease=granted(self._core, session.principal, agent, asked),
             agent=agent,
             input=data,
             max_runtime=submit.max_runtime_sec,
+            principal=session.principal,
+            session_id=session.id,
+            trace=submission.request.trace,
+            sends_chunks=Feature.RESULT_CHUNK in session.features,
+            knows_questions=Feature.QUESTIONS in session.features,
+            wants_credentials=submission.wants_credentials,
+            request_id=submission.request.id,
+            key=key,
+            forget=_is_forgotten(submit),
         )
 
     # -- a known job
@@ -213,22 +221,6 @@ def _is_same(submit: Submit, known: KeyRow) -> bool:
     constraints = object_in(loads_object(known.accepted).get("lease_constraints"))
     expires_at = text_in(constraints.get("expires_at"))
     return fingerprint(submit, expires_at=expires_at) == known.fingerprint
-
-
-def _source(submission: Submission, key: IdempotencyKey | None) -> JobSource:
-    session = submission.session
-    return JobSource(
-        principal=session.principal,
-        session_id=session.id,
-        submitters={session.id},
-        trace=submission.request.trace,
-        sends_chunks=Feature.RESULT_CHUNK in session.features,
-        knows_questions=Feature.QUESTIONS in session.features,
-        wants_credentials=submission.wants_credentials,
-        request_id=submission.request.id,
-        key=key,
-        forget=_is_forgotten(submission.submit),
-    )
 
 
 def _is_forgotten(submit: Submit) -> bool:
