@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import attrs
@@ -240,16 +239,17 @@ class Outbox:
 
     async def take(self) -> list[OutboxItem]:
         """Wait until something is there, and return all of it."""
-        return self.drain() or [await self._receive.receive(), *self.drain()]
+        return [await self._receive.receive(), *self.drain()]
 
     def drain(self) -> list[OutboxItem]:
         """Return everything that is there."""
         self._last_hints = None
         items: list[OutboxItem] = []
-        with suppress(trio.WouldBlock):
+        try:
             while True:
                 items.append(self._receive.receive_nowait())
-        return items
+        except trio.WouldBlock:
+            return items
 
     def numbered(self, items: Sequence[OutboxItem]) -> None:
         """Stop counting the entries that were hinted at: the scribe has dealt with them."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.session.unsent import Series, Unsent
     from arcp_trio.store.queue import Group
 
+_NONE: Final = frozenset[str]()
+
 BACK_PRESSURE_LAG: Final = 1_000
 """How many numbers a client that may acknowledge may be behind before it is told so (§6.5)."""
 
@@ -59,13 +61,14 @@ class Publisher:
 
     def publish(self, batch: Batch, told: Sequence[Item] = ()) -> None:
         """Have a batch stored, and sent after that; it comes of the items `told`, and of hints."""
-        session, accepted = self._session, frozenset[str]()
+        session, accepted = self._session, _NONE
         unsent = session.outbox.unsent
         if batch.logged:
             if unsent is not None and self._record.top > batch.after_seq:
                 self._press(batch)
             write = batch.write()
-            accepted = session.accepting.intersection(write.watched)
+            if write.watched:
+                accepted = session.accepting.intersection(write.watched)
             self._put(write, accepted)
         if batch.logged or batch.series or told:
             session.hold()

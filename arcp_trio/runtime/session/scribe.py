@@ -91,6 +91,8 @@ class Scribe:
 
     async def _take(self, items: Sequence[OutboxItem]) -> None:
         self._publisher.send_stored()
+        if len(items) == 1 and isinstance(items[0], Group):
+            return
         batch, told = Batch(self._session, self._jobs), list[Item]()
         for item in items:
             match item:
