@@ -15,13 +15,13 @@ UNIX_PREFIX: Final = "unix:"
 WEBSOCKET_PATH: Final = "/arcp"
 """The path of the WebSocket in a runtime's URL."""
 
-_BETWEEN: Final = re.compile(r"\s*,\s*(?=[A-Za-z]+:)")
+_BETWEEN: Final = re.compile(r"\s*,\s*(?=(?:,\s*)*(?:[A-Za-z]+:|$))")
 """What stands between addresses; a comma may also be part of one."""
 _PAGES: Final = {"ws://": "http://", "wss://": "https://"}
 
 
 def addresses_in(text: str) -> list[str]:
-    """Return the addresses in a list with commas, most often one."""
+    """Return the addresses in a list with commas, most often one; some may be empty."""
     return _BETWEEN.split(text)
 
 

@@ -113,6 +113,12 @@ class Budget:
         return dict(self._remaining)
 
     @property
+    def bounds(self) -> Mapping[str, Decimal]:
+        """What is left by the nearest counters, this node's or an ancestor's; empty without any."""
+        named = (node._remaining for node in self._line() if node._remaining)
+        return next(named, self._remaining)
+
+    @property
     def spent(self) -> dict[str, Decimal]:
         """What this node and those below it have spent, even in currencies that no budget names."""
         return dict(self._spent)
@@ -164,8 +170,8 @@ class Budget:
 
         A budget allows no other currencies than it names. One that is used up allows nothing.
         """
-        named = next((node._remaining for node in self._line() if node._remaining), None)
-        if named is None:
+        named = self.bounds
+        if not named:
             return None
         known = clip(", ".join(named))
         if currency is None:

@@ -79,13 +79,25 @@ def find_folder(given: str | None, environment: Mapping[str, str]) -> Path:
     here = Path(DATA)
     if here.is_dir():
         return here
-    with suppress(OSError, RuntimeError):  # the current folder is gone, or there is no home
-        above = [each / DATA for each in Path.cwd().parents]
+    if (above := folder_above()) is not None:
+        return above
+    with suppress(OSError, RuntimeError):  # there is no home
         data_home = Path(environment.get("XDG_DATA_HOME") or Path.home() / ".local/share")
-        for path in (*above, data_home / PROGRAM):
-            if path.is_dir() and path.stat().st_uid == os.geteuid():
-                return path
+        if _is_own(data_home / PROGRAM):
+            return data_home / PROGRAM
     return here
+
+
+def folder_above() -> Path | None:
+    """Return the nearest `.arcp` of the user in a folder above the current one, if there is one."""
+    with suppress(OSError):  # the current folder is gone
+        above = (each / DATA for each in Path.cwd().parents)
+        return next((path for path in above if _is_own(path)), None)
+    return None
+
+
+def _is_own(path: Path) -> bool:
+    return path.is_dir() and path.stat().st_uid == os.geteuid()
 
 
 # -- what a running `serve` keeps there

@@ -15,13 +15,27 @@ _WHOLE: Final = re.compile("[a-z]+_[0-9A-Z]{26}")
 _FEWEST: Final = 4
 """Characters of a beginning; with fewer, a slip of the finger would find something."""
 _SHOWN: Final = 5
+_OLDER: Final = 100
+"""Older jobs after which no other is looked at: listings go by time, as ids do, but not exactly."""
 
 
 async def whole_job_id(client: Client, given: str) -> str:
     """Return the id of the job that is meant, as `meant_id` does, of those that may be observed."""
-    if _WHOLE.fullmatch(given) or "list_jobs" not in client.features:
+    if _WHOLE.fullmatch(given) or not _is_enough(given) or "list_jobs" not in client.features:
         return given
-    return meant_id(given, [info.id async for info in client.jobs()])
+    found: list[str] = []
+    older = 0
+    async for info in client.jobs():
+        if info.id == given:
+            return given
+        if _is_meant(info.id, given):
+            found.append(info.id)
+        if not _WHOLE.fullmatch(info.id):
+            continue  # another vendor's: its order is not known, nor whether one begins another
+        older = older + 1 if _bare(info.id) < _bare(given).upper() else 0
+        if len(found) > 1 or older == _OLDER:
+            break
+    return meant_id(given, found)
 
 
 def meant_id(given: str, known: Iterable[str]) -> str:
@@ -33,10 +47,9 @@ def meant_id(given: str, known: Iterable[str]) -> str:
         CommandError: several do.
     """
     ids = [*known]
-    bare = given.partition("_")[2] if "_" in given else given
-    if given in ids or len(bare) < _FEWEST:
+    if given in ids or not _is_enough(given):
         return given
-    found = [each for each in ids if each.startswith(given) or _is_begun(each, given.upper())]
+    found = [each for each in ids if _is_meant(each, given)]
     if len(found) > 1:
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise CommandError(
@@ -46,5 +59,14 @@ def meant_id(given: str, known: Iterable[str]) -> str:
     return found[0] if found else given
 
 
-def _is_begun(whole: str, beginning: str) -> bool:
-    return whole.partition("_")[2].startswith(beginning)
+def _is_meant(whole: str, given: str) -> bool:
+    return whole.startswith(given) or _bare(whole).startswith(given.upper())
+
+
+def _is_enough(given: str) -> bool:
+    return len(_bare(given)) >= _FEWEST
+
+
+def _bare(given: str) -> str:
+    """Return an id, or its beginning, without its first word."""
+    return given.partition("_")[2] if "_" in given else given

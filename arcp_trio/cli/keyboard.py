@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import termios
 from contextlib import suppress
 from typing import Final
@@ -10,7 +11,10 @@ from typing import Final
 import trio
 
 _STDIN: Final = 0
+_STDERR: Final = 2
 _LINE_BYTES: Final = 1024
+_LOOK_SECONDS: Final = 1.0
+"""How often to look whether the terminal is still this process's."""
 
 
 def keyboard_is_there() -> bool:
@@ -38,3 +42,26 @@ async def typed_line() -> str:
     # A thread that waits for the keyboard could not be stopped.
     await trio.lowlevel.wait_readable(_STDIN)
     return os.read(_STDIN, _LINE_BYTES).decode(errors="replace")
+
+
+def can_ask() -> bool:
+    """Return whether somebody can read a question and answer it."""
+    return keyboard_is_there() and os.isatty(_STDERR) and in_foreground()
+
+
+def tell(line: str) -> None:
+    """Write a line for the person at the terminal."""
+    with suppress(OSError):  # standard error is closed, but the command goes on
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+async def is_meant(said: str, how: str) -> bool:
+    """Say what is about to be lost, and how to answer; return whether the answer is yes."""
+    tell(said)
+    drop_typed()
+    tell(how)
+    while in_foreground():  # else the shell has the keyboard, and nobody answers
+        with trio.move_on_after(_LOOK_SECONDS), suppress(OSError):
+            return (await typed_line()).strip().lower() == "yes"
+    return True

@@ -38,11 +38,14 @@ and a second one is a yes. SIGHUP makes it read tokens and certificates again.
 """
 
 STOP: Final = """\
+It says how many jobs end and how many go on at the next start. On a terminal it asks before jobs
+end; then only "yes" stops it.
+
 DIR/pid has the id of the process, and the process keeps the file locked: without a lock there is
 no such process, and nothing is sent to another one. As at SIGTERM, jobs may go on for the --drain
 of that serve. With --memory or --store, serve has no folder, and so no such file.
 
-Exit codes: 0 stopped, 1 nothing to stop, 2 usage, 130 Ctrl-C.
+Exit codes: 0 stopped, 1 nothing to stop, or not meant, 2 usage, 130 Ctrl-C.
 """
 
 REPLAY: Final = """\
@@ -102,7 +105,7 @@ or authenticate, 130 Ctrl-C.
 """
 
 ANSWER: Final = """\
-An approval is answered by allow or deny, with --scope job for the rest of the job.
+An approval is answered by yes or no, with --scope job for the rest of the job.
 If the question wants a text, as one with options does, VALUE is taken as it is. Otherwise it is
 JSON if it reads as JSON, and a text if it does not. `arcp-trio jobs --waiting` lists what is asked.
 With --json, standard output has one object with "type": "x-vendor.arcp-trio.answered", "job_id" and

@@ -41,6 +41,8 @@ class AskedQuestions:
         self, job_id: str, unread: UnreadEvents, tell: Callable[[AskedQuestion], None]
     ) -> None:
         self.open: dict[str, AskedQuestion] = {}
+        self.iterated = False
+        """Whether the program has iterated over the questions."""
         self._job_id = job_id
         self._unread = unread
         self._tell = tell

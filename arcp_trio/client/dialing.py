@@ -71,14 +71,17 @@ def dialer(target: Target, ssl_context: ssl.SSLContext | None) -> Dialer:
     if isinstance(target, Dialer):
         return target
     if isinstance(target, str):
-        first, *others = [_by_address(each, ssl_context) for each in addresses_in(target)]
+        addresses = addresses_in(target)
+        if len(addresses) > 1 and "" in addresses:
+            raise _no_address(target, "a comma has no address before or after it")
+        first, *others = [_by_address(each, ssl_context) for each in addresses]
         return Dialer(first, again=True, others=tuple(others))
     if isinstance(target, trio.abc.Stream):
         return Dialer(partial(_over, target), again=False)
     if callable(target):
         return Dialer(partial(_over_opened, target), again=True)
     command = _command(target)
-    if _IS_ADDRESS.match(command[0]):
+    if not command[0] or _IS_ADDRESS.match(command[0]):
         first, *others = [_by_address(each, ssl_context) for each in command]
         return Dialer(first, again=True, others=tuple(others))
     return Dialer(partial(_by_command, command), again=False)
@@ -101,26 +104,32 @@ def _command(target: object) -> list[str]:
         )
     command = list(cast("Sequence[str]", target))
     if not command:
-        raise ValueError("the command is empty")
+        raise ValueError("the list is empty: expected addresses, or a command with its arguments")
     return command
 
 
 def _socket_path(url: str) -> str:
     path = url.removeprefix(UNIX_PREFIX)
     if not path or "\0" in path:
-        raise ValueError(f"not the address of a runtime: {url!r}: expected unix: and a path")
+        raise _no_address(url, "expected unix: and a path")
     return path
 
 
 def _parse(url: str) -> SplitResult:
     parts = urlsplit(url)
     if fault := _fault(parts):
-        raise ValueError(f"not the address of a runtime: {url!r}: {fault}")
+        raise _no_address(url, fault)
     return parts
+
+
+def _no_address(given: str, fault: str) -> ValueError:
+    return ValueError(f"not the address of a runtime: {given!r}: {fault}")
 
 
 def _fault(parts: SplitResult) -> str | None:
     """Return why the parts of a URL name no WebSocket, or None if they name one."""
+    if not any(parts):
+        return "it is empty: expected ws:// or wss:// and a host, or unix: and a path"
     if parts.scheme in _SCHEMES_FOR_PAGES:
         return f"for {parts.scheme}:// write {_SCHEMES_FOR_PAGES[parts.scheme]}://"
     if parts.scheme not in _PORTS:
@@ -158,7 +167,7 @@ async def _by_url(
         stream = await _secure(stream, context, host, port)
     path = (url.path or WEBSOCKET_PATH) + (f"?{url.query}" if url.query else "")
     host_and_port = url.netloc.rpartition("@")[2]
-    hint = ", or only by wss://" if url.scheme == "ws" else ""
+    hint = "; perhaps by wss://" if url.scheme == "ws" else ""
     async with _websocket(stream, host=host_and_port, path=path, hint=hint) as transport:
         yield transport
 
@@ -224,7 +233,9 @@ async def _websocket(
                 ) from error
             raise NotWebSocket(f"{host} does not speak WebSocket{hint}") from error
         except TransportClosed as error:
-            raise ConnectionLost(f"{host} closed the connection: {error}") from error
+            raise ConnectionLost(
+                f"{host} closed the connection before it answered{hint}"
+            ) from error
         yield transport
 
 

@@ -48,7 +48,7 @@ class JobInfo:
     waiting: Sequence[Question] = ()
     """The questions that wait for an answer."""
     last_event: str | None = None
-    """Its last event in words, in one line."""
+    """What it asks people, if it waits for them, or its last event: in words, in one line."""
     progress: tuple[float, float | None] | None = None
     """How far it is while it runs: what is done, and the total if there is one."""
     node: str | None = None

@@ -1,19 +1,32 @@
-"""Calls the program's handler of questions, in a task for each question."""
+"""Calls the program's handler of questions, in a task for each question.
+
+Without a handler a program could wait for days for a job that waits for an answer: it is warned.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
 from arcp_trio.client.asked_questions import AskedQuestion
 from arcp_trio.client.questions import Question
 from arcp_trio.client.unread import UnreadEvents
+from arcp_trio.wire.errors import clip
 
 if TYPE_CHECKING:
     from arcp_trio.client.session import ClientSession
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS: Final = 1.0
+"""How long a question is left to an iteration that may begin, or an answer that may come."""
+_MOST_WARNINGS: Final = 16
+"""Questions of which the program can be warned at once."""
 
 QuestionHandler: TypeAlias = Callable[[Question], Awaitable[object]]
 
@@ -28,6 +41,7 @@ class QuestionHandling:
         self._has_handler = trio.Event()
         # Bounded by `AskedQuestions` for each job, and jobs are bounded, too.
         self._send, self._asked = trio.open_memory_channel[AskedQuestion](math.inf)
+        self._send_unheard, self._unheard = trio.open_memory_channel[AskedQuestion](_MOST_WARNINGS)
 
     def handle_with(self, handler: QuestionHandler, asked: Iterable[AskedQuestion]) -> None:
         """Call this handler from now on, first with the questions that are open."""
@@ -39,19 +53,40 @@ class QuestionHandling:
             self._has_handler.set()
 
     def tell(self, question: AskedQuestion) -> None:
-        """Have the handler called with a question that has arrived, if there is a handler."""
+        """Have the handler called with a question that has arrived, or a warning given."""
         if self._handler is not None:
             self._send.send_nowait(question)
+            return
+        with suppress(trio.WouldBlock):
+            self._send_unheard.send_nowait(question)
 
     async def run(self) -> None:
         """Call the handler with each question, until it raises."""
-        await self._has_handler.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._warn, name="questions without a handler")
+            await self._has_handler.wait()
+            nursery.cancel_scope.cancel()
         # Questions may come after events that the program does not take.
         with self._unread.waiting():
             async with trio.open_nursery() as nursery:
                 async for question in self._asked:
                     name = f"handler of {question.body.question_id}"
                     nursery.start_soon(self._handle, question, name=name)
+
+    async def _warn(self) -> None:
+        """Warn of each question of the session's own jobs that nothing in the program takes."""
+        async for asked in self._unheard:
+            await trio.sleep(PATIENCE_SECONDS)
+            job = self._session.jobs.running.get(asked.job_id)
+            if job is None or not job.own or job.questions.iterated or asked.over.is_set():
+                continue
+            log.warning(
+                "%s waits for an answer to %r, which nothing in this program gives: answer with "
+                "client.on_question or job.questions(), or with: arcp-trio answer %s",
+                asked.job_id,
+                clip(asked.body.prompt),
+                asked.job_id,
+            )
 
     async def _handle(self, asked: AskedQuestion) -> None:
         """Call the handler, and cancel it once the question is over."""

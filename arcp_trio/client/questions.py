@@ -110,6 +110,7 @@ class QuestionIterator:
     def __init__(self, session: ClientSession, stream: JobStream) -> None:
         self._session = session
         self._stream = stream
+        stream.questions.iterated = True
         self._number = 0
 
     def __aiter__(self) -> QuestionIterator:

@@ -232,7 +232,7 @@ function showPlace() {
 	}
 }
 
-/** What this page's session submits, it could not subscribe to. @type {Place['elsewhere']} */
+/** What this page's session submits, it could not unsubscribe from. @type {Place['elsewhere']} */
 async function elsewhere(act, onevent) {
 	const other = session(token ?? '', { onevent });
 	try {

@@ -18,7 +18,7 @@ from arcp_trio.runtime.job import leftovers
 from arcp_trio.runtime.job.agents import Agents
 from arcp_trio.runtime.job.durable.beginnings import RESTARTED, Beginnings
 from arcp_trio.runtime.job.jobs import Jobs
-from arcp_trio.runtime.restart import take_over
+from arcp_trio.runtime.restart import BeforeLoss, take_over
 from arcp_trio.runtime.session.local_parking import LocalParking
 from arcp_trio.runtime.session.sessions import Sessions
 from arcp_trio.runtime.session.sweeping import sweep
@@ -52,6 +52,8 @@ class Lifetime:
         """Made on entry, if the store is one that several runtimes share."""
         self.when_fenced: Callable[[], None] = _do_nothing
         """Called, perhaps in another thread, as soon as this node is gone and has to end."""
+        self.before_loss: BeforeLoss | None = None
+        """Awaited before a start ends durable jobs, as their agents are not registered."""
         self._core = core
         self._agents = agents
         self._revoker = revoker
@@ -136,7 +138,7 @@ class Lifetime:
             be_a_node = partial(cluster.run, sessions, self.when_fenced)
             nursery.start_soon(self._depend_on, be_a_node, "node failed", name="node")
         sift = None if cluster is None else cluster.waiting.sift
-        restart = partial(take_over, core, sessions, beginnings, sift)
+        restart = partial(take_over, core, sessions, beginnings, sift, self.before_loss)
         nursery.start_soon(self._depend_on, restart, "restart failed", name="restart")
         # A store in trouble does not stop the start: clients are told of it.
         await first_of(core.taken_over.wait, core.store.troubled)

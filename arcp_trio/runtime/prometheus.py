@@ -56,6 +56,12 @@ def _lines(core: Core, sessions: Sessions, connections: int) -> Iterator[str]:
         _by("outcome", metrics.finished),
     )
     yield from _family(
+        "arcp_jobs_at_stop",
+        "gauge",
+        "What a stop does to the jobs; those that wait for people are among those that end.",
+        _by("what", jobs.unfinished()),
+    )
+    yield from _family(
         "arcp_durable_jobs",
         "gauge",
         "Durable jobs that have not ended.",

@@ -7,6 +7,7 @@ jobs that were running are ended.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 Sift: TypeAlias = "Callable[[Recovered], Awaitable[Recovered]]"
 """Leaves to other nodes what they alone can go on with, and returns the rest."""
 
+BeforeLoss: TypeAlias = "Callable[[Mapping[str, int]], Awaitable[None]]"
+"""Is told how many durable jobs of each agent are about to end; it raises to keep them."""
+
 log = logging.getLogger(__name__)
 
 
@@ -54,7 +58,11 @@ PREVIOUS_RUNTIME: Final = Leaver("the runtime restarted", "took over from the pr
 
 
 async def take_over(
-    core: Core, sessions: Sessions, beginnings: Beginnings, sift: Sift | None
+    core: Core,
+    sessions: Sessions,
+    beginnings: Beginnings,
+    sift: Sift | None,
+    before_loss: BeforeLoss | None,
 ) -> None:
     """Settle what the previous runtime has left, park its sessions, and let clients in.
 
@@ -63,10 +71,33 @@ async def take_over(
     found = await _recovered(core.store)
     if sift is not None:
         found = await sift(found)
+    if orphans := _orphans(core, sessions.jobs, found):
+        if before_loss is not None:
+            await before_loss(orphans)
+        for agent, count in orphans.items():
+            facts = {"agent": agent, "jobs": count}
+            log.warning("durable jobs end: there is no such durable agent", extra=facts)
     revived = await settle(core, sessions.jobs, found, PREVIOUS_RUNTIME)
     sessions.park_all(found.sessions)
     core.taken_over.set()
     await beginnings.run(revived)
+
+
+def _orphans(core: Core, jobs: Jobs, found: Recovered) -> Counter[str]:
+    """Return how many durable jobs there are whose agent is not registered, or not as durable."""
+    refs = [
+        row.agent
+        for row in found.unfinished
+        if row.job_id in found.durable and row.cancelled is None and core.store.outlasts_process
+    ]
+    return Counter(ref for ref in refs if not _is_durable(jobs, ref))
+
+
+def _is_durable(jobs: Jobs, ref: str) -> bool:
+    try:
+        return jobs.agents.resolve(ref).durable
+    except ArcpError:
+        return False
 
 
 async def _recovered(store: Store) -> Recovered:

@@ -243,6 +243,14 @@ class Runtime:
         """
         self._lifetime.when_fenced = act
 
+    def before_loss(self, ask: Callable[[Mapping[str, int]], Awaitable[None]]) -> None:
+        """Have `ask` awaited before a start ends durable jobs whose agents are not registered.
+
+        It is told how many these are, by agent. If it raises, the runtime does not start, and
+        nothing has changed.
+        """
+        self._lifetime.before_loss = ask
+
     def unfinished(self) -> Mapping[str, int]:
         """Return how many jobs are `ending` with the runtime, and `going_on` after it.
 

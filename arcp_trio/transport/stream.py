@@ -231,6 +231,11 @@ class FrameStream(trio.abc.Stream):
         self._held = data[cut:]
         return data[:cut]
 
+    @property
+    def answered(self) -> bool:
+        """Whether the server has sent anything."""
+        return self._head_over or bool(self._head)
+
     async def _read(self, max_bytes: int | None) -> bytes:
         if self._received:
             await trio.lowlevel.checkpoint()

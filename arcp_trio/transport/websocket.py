@@ -93,7 +93,8 @@ def connect(
     Cancellation: as there.
 
     Raises:
-        HandshakeFailed: on entering, when the server refuses or closes the connection.
+        HandshakeFailed: on entering, when the server does not open a WebSocket.
+        TransportClosed: on entering, when it closes the connection without a word.
     """
     frames = FrameStream(stream, client=True, max_bytes=max_bytes, first_bytes=first_bytes)
     return _open(frames, lambda reader: reader.connect(host, path, max_bytes), host)

@@ -60,7 +60,8 @@ class WebSocketReader:
         """Do the client's part of the opening handshake.
 
         Raises:
-            HandshakeFailed: the server refuses or closes the connection.
+            HandshakeFailed: the server does not open a WebSocket.
+            TransportClosed: it closes the connection without a word.
         """
         with self._handshake, suppress(ConnectionClosed, *GONE):
             self._websocket = await wrap_client_stream(
@@ -76,6 +77,8 @@ class WebSocketReader:
         if isinstance(self._failure, ConnectionRejected):
             status = self._failure.status_code
             raise HandshakeFailed(f"refused with HTTP status {status}", status=status)
+        if not self._frames.answered:
+            raise TransportClosed("the handshake was not answered")
         raise HandshakeFailed
 
     def read_as_server(self, max_bytes: int) -> None:

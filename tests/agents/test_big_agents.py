@@ -36,8 +36,6 @@ class Coder:
     """Whether it always finds its sessions again."""
     creates: bool = True
     """Whether it can create files through a client; if not, it can only change them."""
-    renames: bool = False
-    """Whether it writes by renaming another file, which no approval allows in a sandbox."""
 
 
 def _opencode(url: str) -> dict[str, str]:
@@ -79,7 +77,6 @@ CODERS = {
         variables=lambda url: {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"},
         session="@agentclientprotocol/claude-agent-acp",
         costs=True,
-        renames=True,
     ),
     "gemini": Coder(
         command="gemini",
@@ -190,10 +187,7 @@ async def test_what_the_lease_does_not_allow(
 async def test_an_edit_that_somebody_allows(
     tmp_path: Path, work: Path, name: str, words: Sequence[str]
 ) -> None:
-    """One answer is enough for an edit in a folder that is read-only in the sandbox.
-
-    An agent that cannot make it says so, and so does the job.
-    """
+    """One answer is enough for an edit in a folder that is read-only in the sandbox."""
     coder = CODERS[name]
     path = work / "a.txt"
     if not coder.creates:
@@ -219,11 +213,10 @@ async def test_an_edit_that_somebody_allows(
     (change,) = seen[0].shown.changes or []
     assert f"+by {name}\n" in change.diff
     warnings = [body["message"] for kind, body in events if kind == "log"]
-    if coder.renames:
-        assert ["an edit has failed" in each for each in warnings] == [True]
-    else:
-        assert path.read_text() == f"by {name}\n"
-        assert warnings == []
+    warnings = [each for each in warnings if not each.startswith("the sandbox has refused http")]
+    assert path.read_text() == f"by {name}\n"
+    assert contents(work) == [f"by {name}\n"]
+    assert warnings == []
 
 
 @pytest.fixture

@@ -185,7 +185,8 @@ class Commands:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         token = {} if self.token is None else {"ARCP_TOKEN": self.token}
         places = {"XDG_DATA_HOME": str(self.folder / "data-home"), "PYTHONPATH": str(ROOT)}
-        return {**kept, **token, "ARCP_URL": self.url, **places, **more}
+        url = {"ARCP_URL": self.url} if self.url else {}
+        return {**kept, **token, **url, **places, **more}
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Start a command whose output is read while it runs."""

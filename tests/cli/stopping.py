@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from websockets.exceptions import ConnectionClosed
 
+from tests.cli.clients import Commands
 from tests.cli.processes import Peer, Serve, Starter
+
+ASK = "--lease=tool.call=human.ask"
 
 AGENTS = """
 import os, signal, sys, threading, time
@@ -74,3 +77,12 @@ def closed_with(session: Peer) -> int | None:
         session.receive()
     assert caught.value.rcvd is not None
     return caught.value.rcvd.code
+
+
+def at_work(here: Commands, *agents: str) -> None:
+    """Submit a job of each agent, and wait until all of those that ask people do so."""
+    for agent in agents:
+        here.detached(agent, ASK)
+    asks = sum(agent in ("asking", "lasting") for agent in agents)
+    while len(here.run("jobs", "--waiting", "--json").objects) < asks:
+        pass

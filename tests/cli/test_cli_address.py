@@ -13,7 +13,7 @@ import pytest
 from attrs import evolve
 
 from tests.cli.clients import Commands
-from tests.cli.processes import Serve, Starter
+from tests.cli.processes import Serve, Starter, starter
 
 pytestmark = pytest.mark.real_tcp
 
@@ -148,6 +148,23 @@ def test_commands_look_in_the_folders_above(start: Starter, here: Commands, tmp_
     assert [each["name"] for each in found.objects] == ["mine"]
     stopped(served)
     assert evolve(here, folder=tmp_path / "src").run("replay").code == 0
+
+
+def test_serve_says_that_it_makes_a_second_folder(start: Starter, tmp_path: Path) -> None:
+    """Below a data folder it makes one of its own, names both once, and then uses it."""
+    first = start("serve", "--port=0")
+    ready(first)
+    stopped(first)
+    (tmp_path / "below").mkdir()
+    with starter(tmp_path / "below") as start_below:
+        served = start_below("serve", "--port=0")
+        both = f"path={tmp_path}/below/.arcp above={tmp_path}/.arcp"
+        assert served.line("makes a data folder of its own; --data takes the one above ") == both
+        ready(served)
+        stopped(served)
+        again = start_below("serve", "--port=0")
+        ready(again)
+        assert not [line for line in again.said if "folder of its own" in line]
 
 
 def test_a_folder_above_that_is_another_users_is_passed_over(

@@ -94,6 +94,11 @@ def test_the_address() -> None:
     assert "pw" not in repr(find_runtime(ClientOptions(token="pw"), {}))
     with pytest.raises(CommandError, match="not the address of a runtime"):
         find_runtime(ClientOptions(url=("localhost:7777",)), {})
+    with pytest.raises(CommandError, match=r"--url is .* '': it is empty.*; write it like ws://"):
+        find_runtime(ClientOptions(url=("",)), {})
+    with pytest.raises(CommandError, match=r"ARCP_URL is .* before or after it"):
+        find_runtime(ClientOptions(), {"ARCP_URL": "unix:/a,"})
+    assert find_runtime(ClientOptions(), {"ARCP_URL": ""}).url == LOCAL
 
 
 def test_authorities(tmp_path: Path) -> None:
@@ -232,9 +237,13 @@ def test_over_tls(start: Starter, tmp_path: Path) -> None:
     assert commands.url.startswith("wss://")
     assert commands.run("submit", "echo", "--ca", "ca.pem").code == 0
     assert "--ca names the authorities to trust" in commands.refused(3, "submit", "echo")
+    assert commands.run("submit", "sleeper", "--detach", "--ca", "ca.pem").code == 0
     in_the_open = evolve(commands, url=commands.url.replace("wss:", "ws:"))
-    assert "or only by wss://; is it a runtime" in in_the_open.refused(3, "submit", "echo")
+    assert "before it answered; perhaps by wss://; is it a runtime" in in_the_open.refused(
+        3, "submit", "echo"
+    )
     without = evolve(commands, url=start("serve", "--port=0", "--memory").url())
     assert "; perhaps by ws://; is --url right?" in without.refused(
         3, "agents", "--url", without.url.replace("ws:", "wss:")
     )
+    assert "1 job ends with this runtime" in commands.run("stop").err

@@ -359,7 +359,7 @@ def test_an_approval_from_elsewhere(asking: Commands) -> None:
     assert process.stderr is not None
     assert process.stdout is not None
     lines: list[str] = []
-    while not lines or not lines[-1].endswith(" allow|deny answers it\n"):
+    while not lines or not lines[-1].endswith(" yes|no answers it\n"):
         lines.append(process.stderr.readline())
         assert lines[-1], lines
     assert lines[-2] == "  --scope job allows for this job: fs.write of /srv/a, with any content\n"
@@ -367,7 +367,7 @@ def test_an_approval_from_elsewhere(asking: Commands) -> None:
     assert "must be one of once, job" in asking.refused(
         2, "answer", job_id, "allow", "--scope=ever"
     )
-    said = asking.refused(1, "answer", job_id, question_id, "yes")
+    said = asking.refused(1, "answer", job_id, question_id, "ye")
     assert said == "refused: INVALID_REQUEST: answer: expected 'allow' or 'deny'"
     done = asking.run("answer", job_id, "allow", "--scope", "job")
     assert (done.code, done.err) == (0, "answered: Allow fs.write of /srv/a?\n")
@@ -375,6 +375,19 @@ def test_an_approval_from_elsewhere(asking: Commands) -> None:
     assert process.stdout.read() == '["allow","allow"]\n'
     process.stdout.close()
     process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("word", "decision"), [("yes", "allow"), ("Y", "allow"), ("no", "deny"), ("n", "deny")]
+)
+def test_an_approval_in_the_words_of_the_terminal(
+    asking: Commands, word: str, decision: str
+) -> None:
+    """`answer` takes yes and no for an approval, too."""
+    job_id = asking.detached(*careful("/srv/a"))
+    waiting(asking, job_id)
+    assert asking.run("answer", job_id, word).code == 0
+    assert asking.run("watch", job_id).out == f'["{decision}"]\n'
 
 
 def test_what_ask_cannot_say(asking: Commands) -> None:

@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 from arcp_trio.transport.close_codes import CloseCode
 from tests.cli.clients import Commands
 from tests.cli.processes import END_SECONDS, FRAME_SECONDS, Starter, peer
-from tests.cli.stopping import AGENTS, closed_with, serve_mine
+from tests.cli.stopping import AGENTS, at_work, closed_with, serve_mine
 from tests.cli.terminals import Terminal, terminal
 
 pytestmark = pytest.mark.real_tcp
@@ -173,17 +173,7 @@ def test_everything_is_stored(start: Starter) -> None:
 
 
 SERVE = ("serve", "--port=0", "--agents=my_agents", "--demo-agents")
-ASK = "--lease=tool.call=human.ask"
 LOSES = "3 jobs end with this runtime, 2 of them while they wait for people; 1 goes on"
-
-
-def at_work(here: Commands, *agents: str) -> None:
-    """Submit a job of each agent, and wait until all of those that ask people do so."""
-    for agent in agents:
-        here.detached(agent, ASK)
-    asks = sum(agent in ("asking", "lasting") for agent in agents)
-    while len(here.run("jobs", "--waiting", "--json").objects) < asks:
-        pass
 
 
 @contextlib.contextmanager

@@ -181,6 +181,8 @@ def test_input_from_elsewhere(commands: Commands, tmp_path: Path) -> None:
         (("--expires-in", "soon"), "argument --expires-in: must be a time such as 90s, 10m"),
         (("--max-runtime", "0"), "argument --max-runtime: must be a whole number"),
         (("--url", "http://h"), "--url is not the address of a runtime: 'http://h': for http://"),
+        (("--url", ""), "argument --url: must be text that is not empty"),
+        (("--url", "ws://a:1,,ws://b:1"), "'ws://a:1,,ws://b:1': a comma has no address before or"),
         (("--ca", "no/such.pem"), "cannot read --ca no/such.pem: no such file"),
     ],
 )

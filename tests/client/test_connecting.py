@@ -145,7 +145,7 @@ async def test_no_server() -> None:
         (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi", "HTTP status 200"),
         (b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n", "HTTP status 502"),
         (b"SSH-2.0-OpenSSH_9.9\r\n", "does not speak WebSocket"),
-        (b"", "does not speak WebSocket"),
+        (b"\0", "does not speak WebSocket"),
     ],
 )
 async def test_something_else_there(answer: bytes, words: str) -> None:
@@ -160,6 +160,29 @@ async def test_something_else_there(answer: bytes, words: str) -> None:
         failed = await refusal(f"ws://127.0.0.1:{port}/arcp")
     assert type(failed) is NotWebSocket
     assert words in str(failed)
+
+
+@real
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_server_that_dies_at_once(*, reads: bool) -> None:
+    """A server that says nothing at all has closed the connection, and the next one is tried."""
+
+    async def handler(stream: trio.abc.Stream) -> None:
+        async with stream:
+            if reads:
+                await stream.receive_some(65536)  # the end of the connection is a reset otherwise
+
+    async with listening(handler) as port:
+        dead = f"ws://127.0.0.1:{port}"
+        failed = await refusal(dead)
+        assert type(failed) is ConnectionLost
+        assert str(failed).startswith(f"127.0.0.1:{port} closed the connection before it answered")
+        async with real_runtime() as runtime, trio.open_nursery() as nursery:
+            (listener,) = await nursery.start(partial(serve, runtime, port=0))
+            there = f"ws://127.0.0.1:{listener.socket.getsockname()[1]}"
+            async with connect([dead, there], token=TOKEN) as client:
+                assert await (await client.submit("echo", 7)).result() == 7
+            nursery.cancel_scope.cancel()
 
 
 @real
@@ -194,8 +217,8 @@ async def test_tls() -> None:
                 assert type(elsewhere) is TlsFailed
                 assert "ws://" not in str(untrusted)
                 in_the_open = await refusal(f"ws://localhost:{port}/arcp")
-                assert type(in_the_open) is NotWebSocket
-                assert "does not speak WebSocket, or only by wss://" in str(in_the_open)
+                assert type(in_the_open) is ConnectionLost
+                assert str(in_the_open).endswith("before it answered; perhaps by wss://")
         async with listening(plain) as port:
             without = await refusal(f"wss://localhost:{port}/arcp", trusting)
             assert type(without) is TlsFailed
@@ -208,7 +231,12 @@ async def test_tls() -> None:
         ("http://localhost", "for http:// write ws://"),
         ("https://localhost/arcp", "for https:// write wss://"),
         ("localhost:7777", "neither ws:// nor wss://"),
-        ("", "neither ws:// nor wss://"),
+        ("", "'': it is empty: expected ws:// or wss:// and a host, or unix: and a path"),
+        (["ws://localhost", ""], "'': it is empty"),
+        (["", "ws://localhost"], "'': it is empty"),
+        ("ws://a:1,,ws://b", "'ws://a:1,,ws://b': a comma has no address before or after it"),
+        ("ws://a:1,", "'ws://a:1,': a comma has no address before or after it"),
+        (",ws://a:1", "',ws://a:1': a comma has no address before or after it"),
         ("ws://", "no host"),
         ("ws://:7777/arcp", "no host"),
         ("ws://localhost:port", "a port is a number from 1 to 65535"),
@@ -219,7 +247,7 @@ async def test_tls() -> None:
         ("ws://[::1/arcp", "IPv6"),
         ("unix:", "expected unix: and a path"),
         ("unix:/a\0b", "expected unix: and a path"),
-        ([], "the command is empty"),
+        ([], "the list is empty: expected addresses, or a command with its arguments"),
         (["ws://localhost", "localhost:7777"], "'localhost:7777': it begins with neither"),
         ("ws://localhost,http://localhost", "for http:// write ws://"),
     ],

@@ -58,7 +58,7 @@ async def slow_family(job: JobContext) -> Json:
 
 @agents.agent("slow-member")
 async def slow_member(job: JobContext) -> Json:
-    """Say a word, and more when whoever follows has read that."""
+    """Say a word, and more when its followers have read that."""
     await job.log("hello")
     await trio.sleep(5 * SETTLE_SECONDS)
     await job.log("goodbye")

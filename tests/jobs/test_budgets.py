@@ -64,6 +64,43 @@ async def test_a_cost_is_taken_off_its_currency(peer: Peer, autojump_clock: Mock
     assert end["result"][-1] == {"USD": "0.50", "credits": "750"}
 
 
+async def test_a_metric_that_seems_to_be_a_cost_is_warned_of(
+    peer: Peer, autojump_clock: MockClock
+) -> None:
+    """The first metric that is named almost as a cost is told not to count; others are not."""
+    steps: list[list[Json]] = [
+        ["metric", "costly.rows", 7, "USD"],
+        ["metric", "cost", 0.4, "USD"],
+        ["metric", "costs.x", 0.4, "USD"],
+        ["metric", "Cost_x", 0.4],
+        ["left"],
+    ]
+    end, bodies = await do(peer, *steps, lease_request={"cost.budget": ["USD:1.00"]})
+    assert end["result"][-1] == {"USD": "1.00"}
+    assert [body.get("name", body.get("level")) for body in bodies] == [
+        *("costly.rows", "cost", "warn", "costs.x", "Cost_x")
+    ]
+    assert bodies[2]["message"] == (
+        "the metric 'cost' takes nothing off the budget: name costs cost.SOMETHING, with a unit,"
+        " such as USD"
+    )
+    _, bodies = await do(peer, *steps)
+    assert len(bodies) == 4
+
+
+@pytest.mark.parametrize("name", ["costs.x", "cost_x", "cost-x", "Cost.x", "costs"])
+async def test_names_that_seem_to_be_costs(
+    peer: Peer, name: str, autojump_clock: MockClock
+) -> None:
+    """Each way to miss the name of a cost is warned of."""
+    _, bodies = await do(
+        peer, ["metric", name, 1], lease_request={"cost.budget": ["credits:5", "USD:1"]}
+    )
+    assert [body.get("level") for body in bodies] == [None, "warn"]
+    assert f"{name!r}" in bodies[1]["message"]
+    assert bodies[1]["message"].endswith("such as credits")
+
+
 @pytest.mark.spec("9.6-4", "9.6-7")
 @pytest.mark.parametrize("how", ["metric", "decimal"])
 async def test_ten_dimes_are_a_dollar(peer: Peer, how: str, autojump_clock: MockClock) -> None:

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from arcp_trio import ArcpError, JobContext, Limits, Runtime
+from arcp_trio import ArcpError, JobContext, JobError, Limits, Runtime
 from arcp_trio.testing import Peer, open_peer
 from arcp_trio.wire.json import Json
 from tests.jobs import outside
@@ -111,11 +111,11 @@ async def test_thoughts_are_told_by_the_sentence(
     assert "".join(thoughts[-2:]) == endless
 
 
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 async def test_a_forgotten_await_is_told(
     runtime: Runtime, peer: Peer, autojump_clock: MockClock
 ) -> None:
     """Each call that was not awaited is an error in the job's log; others are not named."""
+    kept: list[object] = []
 
     async def act(job: JobContext) -> Json:
         job.metric("cost.x", 1, unit="USD")  # type: ignore[unused-coroutine]
@@ -126,6 +126,8 @@ async def test_a_forgotten_await_is_told(
             nursery.start_soon(job.log, "by a task")
             later = job.log("later")
         await later
+        kept.append(job.status("kept"))
+        return None
 
     end = await end_of(runtime, peer, act)
     assert end["final_status"] == "success"
@@ -134,7 +136,23 @@ async def test_a_forgotten_await_is_told(
         *("by a task", "later"),
         "the agent has called JobContext.metric without await: the call has done nothing",
         "the agent has called ResultStream.write without await: the call has done nothing",
+        "the agent has called JobContext.status without await: the call has done nothing",
     ]
+
+
+async def test_a_forgotten_await_of_an_agent_that_fails(
+    runtime: Runtime, peer: Peer, autojump_clock: MockClock
+) -> None:
+    """It is told beside an exception, which holds on to what the agent had."""
+
+    async def act(job: JobContext) -> Json:
+        call = job.log("lost")
+        raise JobError(f"no luck with {type(call).__name__}")
+
+    end = await end_of(runtime, peer, act)
+    assert end["message"] == "no luck with AwaitedCall"
+    (told,) = [body["message"] for kind, body in said(peer) if kind == "log"]
+    assert told.startswith("the agent has called JobContext.log without await")
 
 
 @pytest.mark.spec("6.2-4")

@@ -19,7 +19,7 @@ LEGAL: Final = {
     "running": "ending suspended lost",
     "ending": "ended lost",
     "ended": "",
-    "suspended": "lost",
+    "suspended": "running lost",
     "lost": "",
 }
 

@@ -25,6 +25,7 @@ TYPES = {
     "arcp_jobs": "gauge",
     "arcp_agent_threads": "gauge",
     "arcp_jobs_finished_total": "counter",
+    "arcp_jobs_at_stop": "gauge",
     "arcp_durable_jobs": "gauge",
     "arcp_jobs_begun_again_total": "counter",
     "arcp_events_total": "counter",

@@ -50,9 +50,9 @@ async def careful(job: JobContext) -> list[str]:
 @agents.agent("bold")
 async def bold(job: JobContext) -> str:
     """Ask for what the input names without a look at the lease; return how it went."""
-    capability, target = job.input
+    capability, *targets = job.input
     try:
-        await job.ask_approval("call_1", "test", None, capability, [target])
+        await job.ask_approval("call_1", "test", None, capability, targets)
         await job.decision("call_1")
     except ArcpError as error:
         return error.code

@@ -151,6 +151,48 @@ async def _wait(_question: Question) -> None:
     await trio.sleep_forever()
 
 
+async def test_a_question_that_nothing_in_the_program_answers(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program that waits for its job is told of the question, once, and of what helps."""
+    async with (
+        runtime_that_asks() as runtime,
+        open_pair(runtime) as client,
+        open_pair(runtime) as other,
+    ):
+        job = await client.submit("asker", {"prompt": "Go\non?"}, lease=MAY_ASK)
+        observed = await other.subscribe(job.id, history=True)
+        with trio.move_on_after(60):
+            await job.result()
+        (told,) = (record.getMessage() for record in caplog.records)
+        assert f"{job.id} waits for an answer to 'Go\\non?'" in told
+        for help_ in ("client.on_question", "job.questions()", f"arcp-trio answer {job.id}"):
+            assert help_ in told
+        await (await anext(observed.questions())).answer("yes")
+        assert await job.result() == {"answer": "yes"}
+        caplog.clear()
+        await _answer_in_time(client)
+    assert not caplog.records
+
+
+async def _answer_in_time(client: Client) -> None:
+    """Answer by an iteration, by nobody before the question is over, and by a handler."""
+    job = await client.submit("asker", {"prompt": "iterated?"}, lease=MAY_ASK)
+    async for question in job.questions():
+        await trio.sleep(5)
+        await question.answer("yes")
+    quick = await client.submit("impatient", 0.1, lease=MAY_ASK)
+    assert await quick.result() == "left"
+    client.on_question(_say_yes_later)
+    job = await client.submit("asker", {"prompt": "handled?"}, lease=MAY_ASK)
+    assert await job.result() == {"answer": "yes"}
+
+
+async def _say_yes_later(question: Question) -> None:
+    await trio.sleep(5)
+    await question.answer("yes")
+
+
 async def test_an_approver_finds_questions_in_a_listing(autojump_clock: MockClock) -> None:
     """A listed job has its open questions, which can be answered from there."""
     async with (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from trio.testing import MockClock
 
-from tests.questions.approving import approving, begun
+from tests.questions.approving import ASK, approving, begun
 from tests.questions.support import answer, next_question, outcome
 
 
@@ -20,6 +20,19 @@ async def test_the_target_that_is_shown(autojump_clock: MockClock) -> None:
         assert question["prompt"] == "Allow fs.read of /work/.git/hooks/pre-push?"
         await answer(peer, question, "allow")
         assert await outcome(peer, job_id) == ["done"]
+
+
+async def test_a_target_that_is_named_twice(autojump_clock: MockClock) -> None:
+    """A target that an agent names twice, in whatever spelling, is shown once."""
+    async with approving() as stage:
+        peer = await stage.welcomed()
+        targets = ["/work/a", "/work/b", "/work/./a", "/work/b"]
+        lease = {f"{ASK}fs.write": ["/work/**"]}
+        job = await peer.submit("bold", ["fs.write", *targets], lease_request=lease)
+        question = await next_question(peer, job["job_id"])
+        assert question["targets"] == ["/work/a", "/work/b"]
+        assert question["prompt"] == "Allow fs.write of /work/a, /work/b?"
+        assert question["for_job"] == "fs.write of /work/a, /work/b, with any content"
 
 
 @pytest.mark.parametrize(("length", "is_asked"), [(1_000, True), (1_001, False)])

@@ -18,7 +18,7 @@ import trio
 from arcp_trio.reserved import Reserved
 from arcp_trio.sandbox import gate
 from arcp_trio.sandbox.gate import SandboxFailed
-from arcp_trio.sandbox.opening import close_for_writing, open_for_writing
+from arcp_trio.sandbox.opening import OpenFolder
 from arcp_trio.transport import starting
 from arcp_trio.transport.starting import StartedProcess
 from tests.sandbox.inside import SYSTEM, Inside
@@ -316,8 +316,8 @@ async def test_a_file_system_without_owners_to_change(work: Path) -> None:
         assert expected in done.stdout
 
 
-async def test_a_file_that_is_writable_for_a_time_and_renamed_meanwhile(tmp_path: Path) -> None:
-    """What was opened is closed, and nothing else, while its folder and a link change places."""
+async def test_a_folder_that_is_open_for_a_time_and_renamed_meanwhile(tmp_path: Path) -> None:
+    """What was opened is closed, and nothing else, while a folder and a link change places."""
     secret, folder, link = tmp_path / "key", tmp_path / "a", tmp_path / "b"
     folder.mkdir()
     secret.write_text("secret")
@@ -327,16 +327,16 @@ async def test_a_file_that_is_writable_for_a_time_and_renamed_meanwhile(tmp_path
     with trio.fail_after(90):
         async with inside.started("sleep", "100") as process, Swaps(folder, link) as swaps:
             assert process.sandbox is not None
-            pid = pid_of(process.sandbox)
-            mounts = Path(f"/proc/{pid}/mountinfo")
+            mounts = Path(f"/proc/{pid_of(process.sandbox)}/mountinfo")
             before = mounted(mounts)
             for _ in range(40):
-                path = folder / "key"
-                mount = await open_for_writing(process.sandbox, str(path), path.stat())
-                assert len(mounted(mounts)) == len(before) + 1
+                opened = await OpenFolder.open(process.sandbox, str(folder), "key")
+                await opened.add("key")
+                assert len(mounted(mounts)) == len(before) + 2
                 swaps.go()
                 try:
-                    await close_for_writing(process.sandbox, mount)
+                    assert await opened.read("key") is None
+                    assert await opened.close() == []
                 finally:
                     await trio.to_thread.run_sync(swaps.rest)  # noqa: ASYNC102 - it ends at once
                 assert mounted(mounts) == before

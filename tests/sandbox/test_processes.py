@@ -197,7 +197,7 @@ def test_without_bubblewrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_without_privileges() -> None:
-    """Sandboxes need no privileges: they are built by the user nobody as well."""
+    """Sandboxes need no privileges: they are built, and opened, by the user nobody as well."""
     script = Path(__file__).with_name("as_nobody.py")
     done = subprocess.run(
         [sys.executable, script], capture_output=True, text=True, timeout=100, check=False
@@ -205,4 +205,4 @@ def test_without_privileges() -> None:
     assert done.stderr == ""
     if done.stdout == "no Python for nobody\n":
         pytest.skip("no Python that the user nobody can start")
-    assert done.stdout == "writes\nreads only\n"
+    assert done.stdout == "writes\nreads only\nreplaced\n[][]\n"

@@ -23,6 +23,8 @@ from arcp_trio.wire.errors import ArcpError, JobNotFound
 from arcp_trio.wire.json import JsonValue, dumps
 from arcp_trio.wire.questions import ALLOW, APPROVAL, DENY
 
+_DECISIONS: Final = {"yes": ALLOW, "y": ALLOW, "no": DENY, "n": DENY}
+
 _SETTLE_SECONDS: Final = 0.1
 """How long a question waits to be shown: what came before may bring its answer with it."""
 
@@ -84,7 +86,12 @@ def question_lines(question: Question) -> list[str]:
 
 
 def typed_answer(question: Question, typed: str) -> JsonValue:
-    """Return what a typed text stands for: itself if the answer is a text, else JSON if it is."""
+    """Return what a typed text stands for: itself if the answer is a text, else JSON if it is.
+
+    For an approval, yes and no will do.
+    """
+    if question.kind == APPROVAL:
+        return _DECISIONS.get(typed.lower(), typed)
     if question.wants_text:
         return typed
     try:
@@ -106,4 +113,4 @@ def _how_to_answer(question: Question) -> list[str]:
     if question.kind != APPROVAL:
         return [f"{command} VALUE answers it"]
     scope = f"  --scope job allows for this job: {exact_line(for_job(question))}"
-    return [scope, f"{command} {ALLOW}|{DENY} answers it"]
+    return [scope, f"{command} yes|no answers it"]

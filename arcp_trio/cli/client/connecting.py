@@ -138,8 +138,8 @@ def find_runtime(options: ClientOptions, environment: Mapping[str, str]) -> Dest
     """
     ended = None
     folder = find_folder(options.data, environment)
-    given = ",".join(options.url) or environment.get(URL_VARIABLE)
-    url = given or kept_address(folder)
+    given = ",".join(options.url) if options.url else environment.get(URL_VARIABLE) or None
+    url = kept_address(folder) if given is None else given
     if url is None:
         url = defaults.URL
         ended = address_path(folder) if address_path(folder).exists() else None
@@ -147,7 +147,8 @@ def find_runtime(options: ClientOptions, environment: Mapping[str, str]) -> Dest
     try:
         dial = dialer(url, _trust(options.ca))
     except ValueError as error:
-        raise CommandError(f"--url is {error}; write it like {defaults.URL}") from error
+        name = "--url" if options.url or given is None else URL_VARIABLE
+        raise CommandError(f"{name} is {error}; write it like {defaults.URL}") from error
     return Destination(url=url, token=token, token_from=token_from, dialer=dial, ended=ended)
 
 

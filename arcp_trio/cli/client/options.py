@@ -167,7 +167,7 @@ class AnswerOptions(OutputOptions):
     question_id: str | None = optional_argument(
         "QUESTION_ID", "id of the question, if the job asks several"
     )
-    value: str = argument("VALUE", "the answer: JSON, or a text; allow or deny for an approval")
+    value: str = argument("VALUE", "the answer: JSON, or a text; yes or no for an approval")
     scope: Literal["once", "job"] | None = option(
         one_of(("once", "job")), "SCOPE", "of an approval: once, or for the whole job", default=None
     )

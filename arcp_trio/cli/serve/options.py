@@ -220,3 +220,4 @@ class StopOptions:
     data: str | None = option(
         TEXT, "DIR", "folder of the serve to stop", default=None, stated=defaults.NEAREST
     )
+    yes: bool = switch("do not ask, on a terminal, before jobs end")

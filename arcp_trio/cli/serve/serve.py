@@ -133,6 +133,7 @@ async def _serve(
         alone = doors.for_this_machine and admission.made is not None
         runtime = _runtime(config, given, admission, store, {LOCAL} if alone else set())
         runtime.when_fenced(partial(last_resort.exit_within, _FENCED_SECONDS, ExitCode.FENCED))
+        runtime.before_loss(stopping.may_lose)
         last_resort.runtime = runtime
         runtime.add(agents)
         again = partial(read_tokens_again, given, config, admission, runtime)

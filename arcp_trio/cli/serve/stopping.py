@@ -10,23 +10,25 @@ import os
 import queue
 import select
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import FrameType
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import trio
 
-from arcp_trio.cli.keyboard import drop_typed, in_foreground, keyboard_is_there, typed_line
-from arcp_trio.runtime.runtime import Runtime
+from arcp_trio.cli.errors import CommandError
+from arcp_trio.cli.keyboard import can_ask, is_meant, tell
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.runtime import Runtime
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _STDERR: Final = 2
-_LOOK_SECONDS: Final = 1.0
-"""How often to look whether the terminal is still this process's."""
+_HELD_SECONDS: Final = 1.0
+"""How long an agent may hold the event loop before a question."""
 
 Leave = Callable[[int], NoReturn]
 """Ends the process at once with an exit code."""
@@ -115,10 +117,10 @@ class Stopping:
         self._token.run_sync_soon(self._to_stop.set)
 
     def _first(self, number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGINT and self._may_ask and _can_ask():
+        if number == signal.SIGINT and self._may_ask and can_ask():
             self._may_ask = False
             self._token.run_sync_soon(self._to_ask.set)
-            held = threading.Timer(_LOOK_SECONDS, _say_if_held, [self._to_ask])
+            held = threading.Timer(_HELD_SECONDS, _say_if_held, [self._to_ask])
             held.daemon = True
             held.start()
         else:
@@ -140,15 +142,42 @@ class Stopping:
             await self._to_stop.wait()
             nursery.cancel_scope.cancel()
 
+    async def may_lose(self, jobs: Mapping[str, int]) -> None:
+        """Ask, on a terminal, before a start ends these numbers of durable jobs, by agent.
+
+        Raises:
+            CommandError: they are to be kept, so that `serve` does not start.
+        """
+        if not can_ask():
+            return
+        agents, count = ", ".join(jobs), sum(jobs.values())
+        end = "1 durable job ends" if count == 1 else f"{count} durable jobs end"
+        keep = f"add --agent or --agents with {agents} to go on with them"
+        meant = False
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_at_stop, nursery.cancel_scope, name="stop at start")
+            meant = await is_meant(
+                f"{end} with this start, which has no durable agent {agents}",
+                "type yes to end them; anything else keeps them, and does not start",
+            )
+            nursery.cancel_scope.cancel()
+        if not meant:
+            raise CommandError(f"not started, so that no job is lost; {keep}")
+
+    async def _cancel_at_stop(self, scope: trio.CancelScope) -> None:
+        await self._to_stop.wait()
+        scope.cancel()
+
     async def _ask(self, runtime: Runtime, drain: float) -> None:
         while True:
             await self._to_ask.wait()
             left = runtime.unfinished()
-            if not left["ending"] or await _is_meant(left, drain):
+            how = "type yes, or press Ctrl-C again, to end them; anything else goes on"
+            if not left["ending"] or await is_meant(f"\n{losses(left, drain)}", how):
                 self._mean_it()
                 return
             self._to_ask, self._may_ask = trio.Event(), True
-            _tell("going on; Ctrl-C asks again")
+            tell("going on; Ctrl-C asks again")
 
 
 def _say_if_held(asked: trio.Event) -> None:
@@ -156,28 +185,8 @@ def _say_if_held(asked: trio.Event) -> None:
         _say(b"an agent holds the event loop, so nothing can be asked: Ctrl-C again ends it\n")
 
 
-def _can_ask() -> bool:
-    return keyboard_is_there() and os.isatty(_STDERR) and in_foreground()
-
-
-def _tell(line: str) -> None:
-    with suppress(OSError):  # standard error is closed, but `serve` goes on
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
-
-
-async def _is_meant(left: Mapping[str, int], drain: float) -> bool:
-    """Say what the end of the runtime ends; return whether the person at the terminal agrees."""
-    _tell(f"\n{_losses(left, drain)}")
-    drop_typed()
-    _tell("type yes, or press Ctrl-C again, to end them; anything else goes on")
-    while in_foreground():  # else the shell has the keyboard, and nobody answers
-        with trio.move_on_after(_LOOK_SECONDS), suppress(OSError):
-            return (await typed_line()).strip().lower() == "yes"
-    return True
-
-
-def _losses(left: Mapping[str, int], drain: float) -> str:
+def losses(left: Mapping[str, int], drain: float = 0) -> str:
+    """Say what the end of a runtime ends, and what goes on."""
     ending, waiting, going_on = (left[k] for k in ("ending", "waiting_for_people", "going_on"))
     one = ending == 1
     when = f" after {drain:g} s at the latest" if drain else ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, cast
 
-from arcp_trio.cli.data_folder import store_path
+from arcp_trio.cli.data_folder import folder_above, store_path
 from arcp_trio.cli.database_url import has_password, is_database_url
 from arcp_trio.cli.defaults import DATA, STORE_VARIABLE
 from arcp_trio.cli.errors import CommandError
@@ -37,6 +37,7 @@ def make_store(options: ServeOptions, given: Mapping[str, object]) -> Store:
             log.warning("password is seen in the list of processes", extra=facts)
         return _shared_store(options.store, options)
     close_to_others(options.data)
+    _say_if_another_is_above(options.data)
     return SqliteStore(
         store_path(options.data),
         synchronous=cast('Literal["FULL", "NORMAL", "OFF"]', options.synchronous.upper()),
@@ -56,6 +57,13 @@ def _shared_store(url: str, options: ServeOptions) -> Store:
         raise CommandError(f"--node: {error}") from error
     except StoreError as error:
         raise CommandError(f"--store: {error}") from error
+
+
+def _say_if_another_is_above(folder: str) -> None:
+    """Say that a folder is about to be made, although the commands used another one until now."""
+    if folder == DATA and not Path(folder).exists() and (above := folder_above()) is not None:
+        facts = {"path": str(Path(folder).absolute()), "above": str(above)}
+        log.warning("makes a data folder of its own; --data takes the one above", extra=facts)
 
 
 def close_to_others(folder: str) -> None:

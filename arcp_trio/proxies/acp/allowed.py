@@ -2,18 +2,16 @@
 
 An agent asks for permission, and then writes: through the runtime, by itself, or both. One decision
 covers all of that. What is written through the runtime has to be what the person was shown. What
-the agent writes by itself the runtime cannot see: it lets the sandbox write that file, until the
-tool call ends. An edit that was not made is a problem that the job tells at its end.
+the agent writes by itself it writes to a layer over the folder, which its sandbox has until the
+tool call ends; the runtime writes to the file itself what the layer has of it, and nothing else. An
+edit that was not made is a problem that the job tells at its end.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import posixpath
-import signal
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
@@ -24,23 +22,28 @@ from arcp_trio.proxies.acp.edits import Edit, place_of, present_text
 from arcp_trio.proxies.acp.named import WRITE, absolute, digest_of
 from arcp_trio.proxies.acp.operation import Clearance
 from arcp_trio.runtime.job.context import cover_approval
-from arcp_trio.sandbox.opening import close_for_writing, open_for_writing
-from arcp_trio.sandbox.plan import upwards
-from arcp_trio.wire.errors import ApprovalNeeded, ArcpError, InternalError, clip
+from arcp_trio.sandbox.opening import OpenFolder
+from arcp_trio.sandbox.plan import upwards, within
+from arcp_trio.wire.errors import ApprovalNeeded, ArcpError, clip
 from arcp_trio.wire.ids import new_id
 from arcp_trio.wire.json import JsonObject, text_in
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+    from io import BufferedWriter
+
+    from trio._file_io import AsyncIOWrapper
+
     from arcp_trio.proxies.acp.workplace import Workplace
     from arcp_trio.runtime.job.context import JobContext
     from arcp_trio.transport.stdio import ChildProcess
-
-log = logging.getLogger(__name__)
 
 EDITS: Final = frozenset({"edit", "delete", "move"})
 """Kinds of tool calls that change files."""
 MOST_ALLOWED: Final = 1_000
 """Files that permissions which have not ended are about; past it the oldest ends."""
+MOST_FOLDERS: Final = 16
+"""Folders that an agent can change at once; past it the oldest edit ends."""
 MOST_KEPT: Final = 16 * 1024 * 1024
 """Characters that are kept of what was shown; what is longer is asked about again."""
 MOST_KNOWN: Final = 10_000
@@ -69,15 +72,12 @@ class _Allowed:
     shown: Sequence[Edit] | None = None
     """What a person has seen of the change that a write through the runtime may make, nothing if it
     was not known; None: no write is covered, or none any more."""
-    lasts: bool
-    """Whether it is allowed for as long as the job runs."""
     before: Sequence[int] | None = None
     """What tells one state of the file from another; None: it was not there."""
-    opened: tuple[str, os.stat_result] | None = None
-    """The file that was made writable because of this, and its real path."""
-    mount: int | None = None
-    """What lets the sandbox write it."""
-    created: bool = False
+    folder: OpenFolder | None = None
+    """What the agent can change because of this."""
+    name: str = ""
+    """The file in there."""
 
     @property
     def kept(self) -> int:
@@ -92,8 +92,6 @@ class AllowedEdits:
     def __init__(self, job: JobContext, place: Workplace) -> None:
         self.program: ChildProcess | None = None
         """The agent, once it runs."""
-        self.failure: ArcpError | None = None
-        """Why the agent was killed, if it was."""
         self._job = job
         self._place = place
         self._allowed: list[_Allowed] = []
@@ -102,6 +100,9 @@ class AllowedEdits:
         self._known: dict[bytes, None] = {}
         """Digests of the paths that were allowed, or written through the runtime."""
         self._problems: dict[str, None] = {}
+        self._folders: list[OpenFolder] = []
+        self._lock = trio.Lock()
+        """Held while folders are opened, read and closed."""
 
     @property
     def problems(self) -> list[str]:
@@ -121,26 +122,20 @@ class AllowedEdits:
         room = MOST_KEPT - sum(each.kept for each in self._allowed)
         for path in paths:
             place = place_of(path)
-            allowed = _Allowed(
-                path=path,
-                place=place,
-                call=_digest_in(call),
-                cleared=cleared,
-                lasts=self._lasts(path),
-            )
+            allowed = _Allowed(path=path, place=place, call=_digest_in(call), cleared=cleared)
             if is_edit and cleared.decision:
                 allowed.shown = [each for other, each in shown if other == place]
                 room -= allowed.kept
                 if room < 0:
                     allowed.shown = None
             self._keep(self._known, _digest_of_path(path))
-            if self._place.contained and is_edit and not await self._writes(path):
-                await self._open(allowed)
-            allowed.before = await trio.to_thread.run_sync(_state, path)
-            self._allowed.append(allowed)
-            while len(self._allowed) > MOST_ALLOWED:
-                oldest = self._allowed[0]
-                await self._end(oldest, is_made=not oldest.lasts)
+            async with self._lock:
+                if self._place.contained and is_edit and not await self._writes(path):
+                    await self._open(allowed)
+                allowed.before = await trio.to_thread.run_sync(_state, path)
+                self._allowed.append(allowed)
+                while len(self._allowed) > MOST_ALLOWED:
+                    await self._end(self._allowed[0], is_made=True)
 
     async def cover(self, call_id: str, edit: Edit) -> Clearance | None:
         """Return that a write through the runtime is allowed by what a permission was given for.
@@ -192,130 +187,142 @@ class AllowedEdits:
                 if not await self._may_have_written(path):
                     words = f"it has edited {_shown(path)}, which it could not write"
                     self._note(f"the agent says that {words}")
-        for each in found:
-            if each.opened is None or not each.lasts:
+        async with self._lock:
+            for each in found:
                 await self._end(each, is_made=failure is None)
+
+    async def settle(self) -> None:
+        """Write what the agent has changed so far: what it asks for next may be about that."""
+        async with self._lock:
+            for each in self._allowed:
+                await self._write_changed(each)
 
     async def close(self) -> None:
         """End what is still allowed, as the turn is over."""
         try:
-            while self._allowed:
-                await self._end(self._allowed[0], is_made=True)
-        except trio.Cancelled:
-            if any(each.mount is not None for each in self._allowed):
-                self._kill()
-            raise
+            async with self._lock:
+                while self._allowed:
+                    await self._end(self._allowed[0], is_made=True)
+        finally:
+            for each in self._allowed:
+                if each.folder is not None:
+                    self._note(f"an edit may be lost: {_shown(each.path)}: there was no time")
+            for folder in self._folders:
+                await folder.abandon()  # noqa: ASYNC102 - bounds and shields itself
 
-    # -- what the sandbox can write
+    # -- what the agent can change
 
     async def _writes(self, path: str) -> bool:
-        real = await trio.to_thread.run_sync(os.path.realpath, path)
-        opened = (each.opened for each in self._allowed)
-        return self._place.writes(real) or any(each and each[0] == real for each in opened)
+        return self._place.writes(await trio.to_thread.run_sync(os.path.realpath, path))
 
     async def _open(self, allowed: _Allowed) -> None:
-        """Have the sandbox write a file, which is made first if it is not there."""
-        path = allowed.path
+        """Let the agent change a file as its sandbox shows it."""
+        assert self.program is not None, "an agent that asks for something runs"
         try:
-            await self._make_folder(allowed)
-            try:
-                await self._take(allowed, "xb")
-            except FileExistsError:
-                await self._take(allowed, "ab")
-            assert allowed.opened is not None
-            sandbox = None if self.program is None else self.program.sandbox
-            if sandbox is not None:
-                allowed.mount = await open_for_writing(sandbox, *allowed.opened)
-        except TimeoutError as error:
-            self._fail(path, error)
-        except trio.Cancelled:
-            self._kill()
-            raise
+            real = await self._real(allowed)
+            folder = next((each for each in self._folders if within(real, [each.path])), None)
+            if folder is None:
+                if self.program.sandbox is None:
+                    return  # it has ended
+                while len(self._folders) >= MOST_FOLDERS:
+                    oldest = next(each for each in self._allowed if each.folder is not None)
+                    await self._end(oldest, is_made=True)
+                path, _, name = real.rpartition("/")
+                folder = await OpenFolder.open(self.program.sandbox, path or "/", name)
+                self._folders.append(folder)
+            allowed.folder, allowed.name = folder, posixpath.relpath(real, folder.path)
+            folder.users += 1
+            others = (each for each in self._allowed if each.folder is folder)
+            if all(each.name != allowed.name for each in others):
+                await folder.add(allowed.name)  # what it has so far was not allowed
         except (ArcpError, OSError) as error:
-            why = error.message if isinstance(error, ArcpError) else str(error)
-            self._note(f"the agent cannot write {_shown(path)} by itself: {clip(why)}")
+            self._note(f"the agent cannot write {_shown(allowed.path)} by itself: {_why(error)}")
 
-    async def _make_folder(self, allowed: _Allowed) -> None:
-        """Make the folder of a file, with those above it.
+    async def _real(self, allowed: _Allowed) -> str:
+        """Return where a file is, or will be, in a folder that is made if it is not there.
 
         The person who has decided on the file has seen its folder, too, if no link leads there.
-        """
-        folder = posixpath.normpath(posixpath.dirname(allowed.path))
-        real = await trio.to_thread.run_sync(os.path.realpath, folder)
-        if not await trio.to_thread.run_sync(os.path.isdir, real):
-            for each in (folder, real):
-                try:
-                    self._job.authorize(WRITE, each)
-                except ApprovalNeeded:
-                    if not allowed.cleared.decision or real != folder:
-                        raise
-            await trio.to_thread.run_sync(_make_folder, real)
 
-    async def _take(self, allowed: _Allowed, mode: Literal["xb", "ab"]) -> None:
+        Raises:
+            ArcpError: what a link leads to is not allowed.
+            OSError: the folder cannot be made.
+        """
+        named = posixpath.normpath(allowed.path)
+        real = await trio.to_thread.run_sync(os.path.realpath, allowed.path)
+        paths = [(named, named), (named, real)]
+        folder = posixpath.dirname(real)
+        missing = not await trio.to_thread.run_sync(os.path.isdir, folder)
+        if missing:
+            above = posixpath.dirname(named)
+            paths += [(above, above), (above, folder)]
+        for seen, each in paths:
+            try:
+                self._job.authorize(WRITE, each)
+            except ApprovalNeeded:
+                if not allowed.cleared.decision or each != seen:
+                    raise
+        if missing:
+            await trio.to_thread.run_sync(_make_folder, folder)
+        return real
+
+    async def _write_changed(self, allowed: _Allowed) -> None:
+        """Write to the real file what the agent has made of it, if it has."""
+        if allowed.folder is None:
+            return
+        try:
+            data = await allowed.folder.read(allowed.name)
+            if data is not None:
+                await self._write(allowed, data)
+        except (ArcpError, OSError, trio.TooSlowError) as error:
+            self._note(f"an edit is lost: {_shown(allowed.path)}: {_why(error)}")
+
+    async def _write(self, allowed: _Allowed, data: bytes) -> None:
+        with trio.CancelScope(shield=True):  # no part of it is left out; a thread does the work
+            try:
+                async with self._opened(allowed, "xb") as file:
+                    await trio.to_thread.run_sync(_give_file, allowed.path, file.fileno())
+                    await file.write(data)
+            except FileExistsError:
+                async with self._opened(allowed, "wb") as file:
+                    await file.write(data)
+
+    def _opened(
+        self, allowed: _Allowed, mode: Literal["xb", "wb"]
+    ) -> AbstractAsyncContextManager[AsyncIOWrapper[BufferedWriter]]:
         approved = None
         if allowed.cleared.decision:
             approved = new_id("call_")
             cover_approval(self._job, approved, allowed.cleared.call_id)
-        async with self._job.open(allowed.path, mode, approved=approved) as file:
-            found = os.fstat(file.fileno())
-            real = await trio.to_thread.run_sync(os.path.realpath, allowed.path)
-            allowed.opened = real, found
-            if mode == "xb":
-                allowed.created = True
-                await trio.to_thread.run_sync(_give_file, real, file.fileno())
+        return self._job.open(allowed.path, mode, approved=approved)
 
     async def _end(self, allowed: _Allowed, *, is_made: bool) -> None:
         if allowed not in self._allowed:
-            return  # another task ends it
+            return  # another task has ended it
+        await self._write_changed(allowed)
+        await self._leave(allowed)
         self._allowed.remove(allowed)
-        try:
-            await self._close(allowed)
-        except trio.Cancelled:
-            if allowed.mount is not None:
-                self._kill()
-            raise
         after = await trio.to_thread.run_sync(_state, allowed.path)
         if is_made and after == allowed.before:
             self._note(f"an edit was allowed and not made: {_shown(allowed.path)} is as it was")
-        if allowed.opened is not None and allowed.created:
-            await trio.to_thread.run_sync(_remove_if_empty, *allowed.opened)
 
-    async def _close(self, allowed: _Allowed) -> None:
-        """Have the sandbox no longer write a file, unless another edit of it goes on."""
-        if allowed.opened is None:
+    async def _leave(self, allowed: _Allowed) -> None:
+        """Have the agent see the real folder again, unless another edit goes on there."""
+        folder = allowed.folder
+        if folder is None:
             return
-        for each in self._allowed:
-            if each.opened is None and each.place == allowed.place:
-                each.opened, each.created = allowed.opened, allowed.created
-                each.mount = allowed.mount
-                allowed.opened = allowed.mount = None
-                return
-        sandbox = None if self.program is None else self.program.sandbox
-        if sandbox is not None and allowed.mount is not None:
-            try:
-                await close_for_writing(sandbox, allowed.mount)
-            except OSError as error:
-                self._fail(allowed.path, error)
-
-    def _fail(self, path: str, error: OSError) -> None:
-        """End the program, which could go on writing a file that it was allowed to edit once."""
-        words = f"the agent could go on writing {_shown(path)}, and was killed: {clip(str(error))}"
-        log.warning("%s", words, extra={"job_id": self._job.id, "agent": self._job.agent})
-        self.failure = self.failure or InternalError(words)
-        self._kill()
-
-    def _kill(self) -> None:
-        if self.program is not None:
-            self.program.signal(signal.SIGKILL)
+        folder.users -= 1
+        if folder.users:
+            return
+        self._folders.remove(folder)
+        try:
+            others = await folder.close()
+        except OSError:
+            return  # it was told why the edit is lost
+        for each in others:
+            path = _shown(posixpath.join(folder.path, each))
+            self._note(f"a change that was not allowed was dropped: {path}")
 
     # -- helpers
-
-    def _lasts(self, path: str) -> bool:
-        try:
-            self._job.authorize(WRITE, path)
-        except ArcpError:
-            return False
-        return True
 
     async def _is_shown(self, shown: Sequence[Edit], edit: Edit) -> bool:
         """Return whether what is to be written is what a person has seen, if it was anything."""
@@ -382,8 +389,8 @@ def _make_folder(real: str) -> None:
             os.close(parent)
 
 
-def _give_file(real: str, made: int) -> None:
-    folder, name = open_parent(real)
+def _give_file(path: str, made: int) -> None:
+    folder, name = open_parent(os.path.realpath(path))
     try:
         if os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), os.fstat(made)):
             _give(folder, made)
@@ -398,15 +405,8 @@ def _give(folder: int, made: int) -> None:
         os.fchown(made, found.st_uid, found.st_gid)
 
 
-def _remove_if_empty(path: str, made: os.stat_result) -> None:
-    with suppress(OSError):
-        folder, name = open_parent(path)
-        try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if os.path.samestat(found, made) and not found.st_size:
-                os.unlink(name, dir_fd=folder)
-        finally:
-            os.close(folder)
+def _why(error: Exception) -> str:
+    return clip(error.message if isinstance(error, ArcpError) else str(error))
 
 
 def _shown(path: str) -> str:

@@ -86,6 +86,7 @@ class Requests:
         if self._closed:
             _cancel(request)
             return
+        await self._edits.settle()
         try:
             match request:
                 case acp.PermissionRequest():

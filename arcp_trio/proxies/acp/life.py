@@ -211,7 +211,6 @@ class AgentLife:
                 await self._requests.close()
             with trio.move_on_after(CLOSE_SECONDS, shield=True):
                 await self._edits.close()
-        self._failure = self._failure or self._edits.failure
         await self._finish(self._turn)
 
     async def _tell_session(self, agent: acp.Agent) -> None:
@@ -256,8 +255,6 @@ class AgentLife:
 
     def _failed(self, failure: Exception) -> ArcpError:
         log.warning("agent's program failed", extra=self._facts | {"why": str(failure)})
-        if self._edits.failure is not None:
-            return self._edits.failure
         if isinstance(failure, acp.TimedOut):
             return late(self._job.agent, self._asked)
         return end_of_agent(self._job.agent, failure, self._logins)

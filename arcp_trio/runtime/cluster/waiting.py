@@ -63,15 +63,16 @@ class WaitingJobs:
         A job that is to end needs no agent.
         """
         found = await with_cancels(self._core.store, self._shared, found)
-        left: dict[str, None] = {}
+        left: dict[str, str] = {}
         for row in found.unfinished:  # parents before their children
             if row.job_id in found.durable and (_parent(row) in left or self._is_foreign(row)):
-                left[row.job_id] = None
+                left[row.job_id] = row.agent
         if not left:
             return found
         outage = Outage(log, "jobs not left to other nodes, yet")
         await outage.outlast(partial(self._shared.leave_jobs, left))
-        log.info("durable jobs wait for a node with their agents", extra={"jobs": len(left)})
+        facts = {"jobs": len(left), "agents": ", ".join(sorted({*left.values()}))}
+        log.info("durable jobs wait for a node with their agents", extra=facts)
         return replace(found, unfinished=[r for r in found.unfinished if r.job_id not in left])
 
     def _is_foreign(self, row: JobRow) -> bool:

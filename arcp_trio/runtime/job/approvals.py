@@ -269,7 +269,7 @@ def ask_approval(
             f"{capability} needs the approval of a person, and the client that submitted the job"
             " cannot ask anybody: it has not negotiated x-vendor.arcp-trio.questions"
         )
-    named = [forms(capability, each)[0] for each in targets]
+    named = list(dict.fromkeys(forms(capability, each)[0] for each in targets))
     if any(len(each) > _MOST_TARGET for each in named):
         raise PermissionDenied(
             f"{capability} needs the approval of a person, who can be shown no target of more than"

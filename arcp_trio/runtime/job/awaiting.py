@@ -35,22 +35,25 @@ _C = TypeVar("_C", bound=_Linked)
 
 
 class AwaitedCall(Coroutine[Any, Any, _T]):
-    """A call that is to be awaited. It is noted as forgotten if nobody has begun it."""
+    """A call that is to be awaited. It is among the calls not begun until somebody begins it."""
 
-    __slots__ = ("_coroutine", "_forgotten", "_name")
+    __slots__ = ("_coroutine", "_not_begun")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, _T], name: str, forgotten: list[str]) -> None:
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, _T], name: str, not_begun: dict[AwaitedCall[Any], str]
+    ) -> None:
         self._coroutine = coroutine
-        self._name = name
-        self._forgotten: list[str] | None = forgotten
+        self._not_begun = not_begun
+        if len(not_begun) < MOST_FORGOTTEN:
+            not_begun[self] = name
 
     def __await__(self) -> Generator[Any, Any, _T]:
-        self._forgotten = None
+        self._not_begun.pop(self, None)
         return self._coroutine.__await__()
 
     def send(self, value: Any) -> Any:  # noqa: ANN401 - as a coroutine has it
         """Go on."""
-        self._forgotten = None
+        self._not_begun.pop(self, None)
         return self._coroutine.send(value)
 
     def throw(
@@ -60,19 +63,15 @@ class AwaitedCall(Coroutine[Any, Any, _T]):
         traceback: TracebackType | None = None,
     ) -> Any:  # noqa: ANN401
         """Raise an error where the call waits."""
-        self._forgotten = None
+        self._not_begun.pop(self, None)
         if value is None and traceback is None:
             return self._coroutine.throw(kind)
         return self._coroutine.throw(kind, value, traceback)
 
     def close(self) -> None:
         """Give the call up, on purpose."""
-        self._forgotten = None
+        self._not_begun.pop(self, None)
         self._coroutine.close()
-
-    def __del__(self) -> None:
-        if self._forgotten is not None and len(self._forgotten) < MOST_FORGOTTEN:
-            self._forgotten.append(self._name)
 
 
 def awaited(
@@ -82,9 +81,9 @@ def awaited(
 
     @wraps(method)
     def call(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, _T]:
-        forgotten = self._link.forgotten  # pyright: ignore[reportPrivateUsage] - a method's body
+        not_begun = self._link.not_begun  # pyright: ignore[reportPrivateUsage] - a method's body
         return AwaitedCall(
-            method(self, *args, **kwargs), f"{type(self).__name__}.{method.__name__}", forgotten
+            method(self, *args, **kwargs), f"{type(self).__name__}.{method.__name__}", not_begun
         )
 
     return call
@@ -102,8 +101,10 @@ async def call_agent(function: Callable[[_C], Awaitable[_T]], job: _C) -> _T:
 
 async def tell_forgotten(link: Link) -> None:
     """Tell in the job which calls were not awaited."""
-    names, link.forgotten[:] = list(link.forgotten), []
-    for name in names:
+    forgotten = dict(link.not_begun)
+    for call in forgotten:
+        call.close()  # an agent that has kept it may still begin it, while this waits
+    for name in forgotten.values():
         words = f"the agent has called {name} without await: the call has done nothing"
         body = {"level": "error", "message": words}
         await link.do(Desk.emit, "log", body, int(here(link.task()).telling))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ from arcp_trio.authority.budget import without_noise
 from arcp_trio.runtime.job import outcome
 from arcp_trio.store.shared_writes import Spend
 from arcp_trio.store.writes import KeepSpent
-from arcp_trio.wire.errors import BudgetExhausted
+from arcp_trio.wire.errors import BudgetExhausted, clip
 from arcp_trio.wire.event_bodies import Number
 from arcp_trio.wire.events import REMAINING, InvalidEvent
 from arcp_trio.wire.json import dumps
@@ -33,6 +34,9 @@ MOST_OVER: Final = 3
 An agent may have begun several things before it could know that the money is gone.
 """
 
+_ALMOST: Final = re.compile(r"costs?(?![a-z])", re.IGNORECASE)
+"""The beginning of a name that is meant as that of a cost."""
+
 
 @attrs.frozen
 class Charge:
@@ -49,6 +53,25 @@ def is_cost(metric: Mapping[str, JsonLike]) -> bool:
     """Return whether a metric tells of something that was spent."""
     name = metric["name"]
     return isinstance(name, str) and name.startswith("cost.") and name != REMAINING
+
+
+def almost_cost(job: Job, metric: Mapping[str, JsonLike]) -> str | None:
+    """Return what to tell of a metric that seems to be meant as a cost, the first time.
+
+    Beside a budget, money would be spent that nobody counts.
+    """
+    name = metric["name"]
+    assert isinstance(name, str), "the body was checked"
+    if not _ALMOST.match(name) or name.startswith("cost.") or job.almost_cost_told:
+        return None
+    units = job.authority.budget.bounds
+    if not units:
+        return None
+    job.almost_cost_told = True
+    return (
+        f"the metric {clip(name)!r} takes nothing off the budget: name costs cost.SOMETHING, with a"
+        f" unit, such as {next(iter(units))}"
+    )
 
 
 def as_meant(metric: Mapping[str, JsonLike]) -> Mapping[str, JsonLike]:

@@ -117,6 +117,11 @@ class Desk:
         call = self._calls.get(call_id)
         return nullcontext() if call is None else call.span.current()
 
+    def leave_run(self) -> None:
+        """Take nothing more of this run, if the job goes on after the death of its process."""
+        if self.job.leave_run():
+            self.leave_result()
+
     # -- what the job remembers
 
     def finish_step(self, key: str, result: str) -> None:

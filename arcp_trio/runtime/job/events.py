@@ -108,6 +108,9 @@ def add_event(
     if charged is not None:
         for each, metric in costs.remaining(job, charged):
             _append(each, "metric", metric, _encoded(each, "metric", metric))
+    if kind == "metric" and (told := costs.almost_cost(job, body)) is not None:
+        with suppress(ArcpError):  # frames may have to be smaller than the warning
+            add_event(job, "log", {"level": "warn", "message": told})
     return charged
 
 

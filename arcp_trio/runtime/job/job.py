@@ -87,6 +87,8 @@ class Job:
     finished_at: float | None = None
     costs_over: int = 0
     """The costs beyond its budget that this run of it has reported."""
+    almost_cost_told: bool = False
+    """Its clients have been warned of a metric that seems to be a cost."""
     emits: int = 0
     """How often its agent has emitted."""
     drafted_at: float = attrs.field(factory=trio.current_time)
@@ -94,6 +96,8 @@ class Job:
     decided: trio.Event = attrs.field(factory=trio.Event)
     """Set once it is decided how the job ends, or that it is suspended."""
     over: Over = attrs.field(factory=Over)
+    _is_between_runs: bool = False
+    """Its process has died, and what that waited for is being given up."""
 
     # -- its spec
 
@@ -141,12 +145,12 @@ class Job:
 
     @property
     def revived(self) -> bool:
-        """Whether an earlier runtime has begun it."""
+        """Whether its agent was called before: by an earlier runtime, or in another process."""
         return self.memory.recall is not None
 
     @property
     def suspended(self) -> bool:
-        """Whether it has no end here: another runtime calls its agent again, or ends it."""
+        """Whether it does not end now: its agent is called again, or another runtime ends it."""
         return self.state in GONE
 
     @property
@@ -206,6 +210,26 @@ class Job:
         self.leave_tree()
         self.jobs.remove(self)
         self.span.end({"arcp.job.outcome": "not accepted"}, code=InternalError.code)
+
+    def leave_run(self) -> bool:
+        """Have the job as a suspended one until `go_on`, if it is durable: its process has died.
+
+        What the dead process waits for is given up meanwhile, and is not told.
+        """
+        if self.memory.durable and not self.decided.is_set():
+            self.move_to(JobState.SUSPENDED)
+            self._is_between_runs = True
+        return self._is_between_runs
+
+    def go_on(self) -> None:
+        """End what `leave_run` began, unless the runtime is about to end."""
+        if self._is_between_runs:
+            self._is_between_runs = False
+            self.move_to(JobState.RUNNING)
+            if self.outcome is not None:
+                self.let_end()
+            elif self.core.closing:
+                self.suspend()
 
     @property
     def facts(self) -> dict[str, object]:

@@ -7,12 +7,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple, cast
 
 import trio
 
 from arcp_trio.runtime.job.desk import Desk
 from arcp_trio.store.errors import Fenced
+
+if TYPE_CHECKING:
+    from arcp_trio.runtime.job.awaiting import AwaitedCall
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -21,8 +24,8 @@ _Ts = TypeVarTuple("_Ts")
 class Link(Protocol):
     """An agent's way to its job's desk, wherever the agent runs."""
 
-    forgotten: list[str]
-    """The calls that the agent has made and not awaited, and that are not told of yet."""
+    not_begun: dict[AwaitedCall[Any], str]
+    """Calls that the agent has made and that nobody awaits yet, with their names."""
 
     async def do(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
         """Have an operation carried out, and wait for it; the job can be cancelled here."""
@@ -46,7 +49,7 @@ class DirectLink:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self.forgotten: list[str] = []
+        self.not_begun: dict[AwaitedCall[Any], str] = {}
 
     async def do(self, operation: Callable[[Desk, *_Ts], Awaitable[_T]], *args: *_Ts) -> _T:
         """Have an operation carried out, and wait for it."""
@@ -89,7 +92,7 @@ class DistantLink(ABC):
 
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
-        self.forgotten: list[str] = []
+        self.not_begun: dict[AwaitedCall[Any], str] = {}
 
     @abstractmethod
     async def _wait(self, future: Future[_T]) -> _T: ...

@@ -21,8 +21,8 @@ class JobState(Enum):
     ENDED = "ended"
     """Its terminal is in the journal: nothing with its id follows."""
     SUSPENDED = "suspended"
-    """Its agent is cancelled, and the next runtime calls it again: until then only results of steps
-    are taken."""
+    """Its agent is called again by the next runtime, or by this one if its process has died. Until
+    then only results of steps are taken."""
     LOST = "lost"
     """Without an end here: nothing can be stored any longer, or the store has refused it."""
 
@@ -49,6 +49,6 @@ _NEXT: Final[Mapping[JobState, tuple[JobState, ...]]] = {
     JobState.RUNNING: (JobState.ENDING, *GONE),
     JobState.ENDING: (JobState.ENDED, JobState.LOST),
     JobState.ENDED: (),
-    JobState.SUSPENDED: (JobState.LOST,),
+    JobState.SUSPENDED: (JobState.RUNNING, JobState.LOST),
     JobState.LOST: (),
 }

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from arcp_trio.authority.budget import exact
 from arcp_trio.runtime.job import costs
-from arcp_trio.runtime.job.last_event import told_by
+from arcp_trio.runtime.job.last_event import in_words, told_by
 from arcp_trio.runtime.notices import frame
 from arcp_trio.runtime.session.outbox import Answer
 from arcp_trio.store.interface import JournalTrimmed
@@ -40,7 +40,7 @@ from arcp_trio.wire.messages import (
     WaitingFor,
 )
 from arcp_trio.wire.payloads import read, to_json
-from arcp_trio.wire.questions import QuestionBody
+from arcp_trio.wire.questions import QUESTION, QuestionBody
 from arcp_trio.wire.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
@@ -149,6 +149,9 @@ class Lister:
     async def _entry(self, row: JobRow) -> JobEntry:
         job = self._jobs.live.get(row.job_id)
         now = row if job is None else _as_it_is_now(row, job)
+        waiting = await self._waiting(row)
+        if waiting is not None:  # what a restart, or another task, has told since matters less
+            now = replace(now, last_event=in_words(QUESTION, to_json(waiting.questions[0])))
         accepted = loads_exact(row.accepted)
         created_at = rfc3339(row.created_at)
         return JobEntry(
@@ -162,7 +165,7 @@ class Lister:
             trace_id=row.trace_id,
             last_event_seq=row.last_seq,
             brief=_brief(now, accepted, self._node(now), _progress(job)),
-            waiting=await self._waiting(row),
+            waiting=waiting,
         )
 
     def _node(self, row: JobRow) -> str | None:

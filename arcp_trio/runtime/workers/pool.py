@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from arcp_trio.runtime.job.desk import Desk
+from arcp_trio.runtime.job.durable.runs import begin_next_run
+from arcp_trio.runtime.wake import Wake
 from arcp_trio.runtime.workers.control import ZygoteControl
 from arcp_trio.runtime.workers.messages import SPENT
 from arcp_trio.runtime.workers.places import WorkerPlaces
@@ -26,7 +29,6 @@ from arcp_trio.wire.json import JsonValue
 
 if TYPE_CHECKING:
     from arcp_trio.runtime.job.agents import Agents
-    from arcp_trio.runtime.job.desk import Desk
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.workers.messages import WorkerFrame
     from arcp_trio.runtime.workers.settings import Workers
@@ -38,7 +40,7 @@ START_SECONDS: Final = 60.0
 END_SECONDS: Final = 1.0
 """How long the zygote may take to end, at the runtime's end."""
 PAUSE_SECONDS: Final = 1.0
-"""The pause before another zygote is started, after one has ended."""
+"""The pause after the death of a zygote or a worker, before there is another one."""
 
 
 class WorkerPool:
@@ -54,16 +56,36 @@ class WorkerPool:
 
         After a zygote has ended they are closed, and replaced when the next one is started.
         """
+        self._replaced = Wake()
 
     async def run_agent(self, desk: Desk) -> JsonValue:
         """Have a worker do a job, and return what its agent returns.
 
+        The agent of a durable job is called again if its worker ends before the job.
+
         Cancellation: is told to the agent; the worker is ended if the job has ended by then.
 
         Raises:
-            InternalError: there is no worker, or it ended before the job.
+            InternalError: there is no worker, or it ended before the job, or too often.
         """
         self._wanted.set()
+        job = desk.job
+        while (frame := await self._run_in_worker(desk)) is None:
+            if not job.memory.durable or job.over.is_set():
+                raise InternalError("the agent's process ended")
+            await begin_next_run(job)
+            await self._pause()
+            desk = Desk(job)
+        return result_of_worker(frame)
+
+    async def _pause(self) -> None:
+        """Make a pause after a worker's death, until there is a zygote: it may have died, too."""
+        await trio.sleep(PAUSE_SECONDS)
+        while self._processes.closed:
+            await self._replaced.wait()
+
+    async def _run_in_worker(self, desk: Desk) -> WorkerFrame | None:
+        """Have a worker do a job; return how it ended it, or None if it ended before the job."""
         with self._places.stay(desk.job) as stay:
             await stay.given.wait()
             processes = self._processes
@@ -75,9 +97,7 @@ class WorkerPool:
                 frame = worker_run.end
                 processes.put_back(worker, whole=frame is not None and frame.name != SPENT)
         await trio.lowlevel.checkpoint_if_cancelled()
-        if frame is None:
-            raise InternalError("the agent's process ended")
-        return result_of_worker(frame)
+        return frame
 
     def lend_place_of(self, job: Job) -> None:
         """Let another job run while this one waits for people."""
@@ -97,6 +117,7 @@ class WorkerPool:
                 self._processes.close()
             await trio.sleep(PAUSE_SECONDS)
             self._processes = WorkerProcesses(self._places, self._settings.jobs_per_worker)
+            self._replaced.set()
 
     async def _run_zygote(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -170,6 +191,7 @@ class _WorkerRun:
         except* WorkerLost as lost:
             facts = {"error": str(lost.exceptions[0])}
             log.error("worker lost", extra=self._desk.job.facts | facts)  # noqa: TRY400
+            self._desk.job.go_on()
         finally:
             self._ended = True
         return None

@@ -56,7 +56,8 @@ class WorkerProcesses:
         """Why there cannot be another worker at the moment."""
         self._again_at = -math.inf
         """When there may be another fork."""
-        self._closed = False
+        self.closed = False
+        """Whether their zygote has ended."""
 
     async def take(self) -> Worker:
         """Return a worker that lives, which is the caller's until it is put back.
@@ -77,7 +78,7 @@ class WorkerProcesses:
     def put_back(self, worker: Worker, *, whole: bool) -> None:
         """Take a worker back; one that is spent or not whole is ended, and replaced if needed."""
         worker.jobs += 1
-        if self._closed:
+        if self.closed:
             worker.wire.close()  # it ends with its zygote
         elif whole and worker.jobs < self._jobs_per_worker:
             self._to_idle.send_nowait(worker)
@@ -86,7 +87,7 @@ class WorkerProcesses:
 
     def close(self) -> None:
         """Let go of the workers, as their zygote has ended, and refuse the jobs that wait."""
-        self._closed = True
+        self.closed = True
         while (worker := self._take_idle()) is not None:
             worker.wire.close()
         for worker in self._doubted:
@@ -136,7 +137,7 @@ class WorkerProcesses:
         return False
 
     def _doubt(self, worker: Worker) -> None:
-        if self._closed:
+        if self.closed:
             worker.wire.close()
         else:
             self._doubted.append(worker)

@@ -115,7 +115,11 @@ class WorkerJob:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._carry_out_in_order, name="events for a worker")
             with self._to_do:
-                frame = await self._take_calls(nursery)
+                try:
+                    frame = await self._take_calls(nursery)
+                except WorkerLost:
+                    self._desk.leave_run()  # before the calls are given up
+                    raise
             # They end as they do when the agent gives them up: an event is still emitted.
             for each in self._calls.values():
                 each.scope.cancel(reason="the agent has ended")

@@ -92,7 +92,7 @@ class JobBrief:
     spent: dict[str, DecimalText] | None = None
     """What it and the jobs that it delegated to have spent, by currency."""
     last_event: str | None = None
-    """Its last event in words: one line of plain text."""
+    """What it asks people, or its last event, in words: one line of plain text."""
     progress: ProgressBrief | None = None
     """How far it is, while it runs."""
     node: str | None = None

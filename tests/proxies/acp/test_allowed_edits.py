@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import tracemalloc
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
-from arcp_trio import ArcpError, Client, JobHandle, Question
+from arcp_trio import Client, JobHandle, Policy, Question
+from arcp_trio.sandbox import opening
 from arcp_trio.testing.frames import Frame
 from tests.proxies.acp.asking import ALLOWED, ASK, Asked, asked_in
 from tests.proxies.acp.stage import connected, steps
@@ -71,6 +69,11 @@ def answering(client: Client, **terms: Any) -> list[Question]:
     return seen
 
 
+def names(folder: Path) -> list[str]:
+    """Return the names of what is in a folder."""
+    return sorted(each.name for each in folder.iterdir())
+
+
 def warnings(done: Asked) -> list[str]:
     """Return what the job has warned of."""
     return [body["message"] for kind, body in done.events if kind == "log"]
@@ -106,12 +109,195 @@ async def test_an_agent_that_writes_by_itself(shop: Path) -> None:
 
 
 @CONTAINED
+async def test_an_agent_that_writes_by_renaming(shop: Path) -> None:
+    """It writes a file beside the one that was allowed, and renames it, until the call ends."""
+    path = shop / "cart.py"
+    path.chmod(0o640)
+    call = edit(path, "two", "2")
+    script = f"cd {shop}; echo 2 > cart.py.tmp.1 && mv cart.py.tmp.1 cart.py && cat cart.py"
+    async with connected(sandbox="require") as client:
+        seen = answering(client)
+        done, _ = await edited(
+            client,
+            shop,
+            ["ask", call],
+            ["run", script],
+            told(call, "completed"),
+            ["read", str(path)],  # answered after that
+            ["run", script],
+        )
+    assert len(seen) == 1
+    assert done.answers[1:3] == ["2\n", {"content": "2\n"}]
+    assert "Read-only" in done.answers[3]
+    assert path.read_text() == "2\n"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert names(shop) == ["cart.py", "other.py"]
+    assert warnings(done) == []
+
+
+@CONTAINED
+@pytest.mark.parametrize("name", ["cart.py", "new.py", "sub/new.py"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo new > x.tmp; mv x.tmp {name}",
+        "echo old > {name}; rm {name}; echo new > {name}",
+        "echo old > {name}; mv {name} {name}~; echo new > {name}; rm {name}~",
+        "rm -f {name}; echo new > x.tmp; ln x.tmp {name}; rm x.tmp",
+        "echo new > {name}",
+    ],
+)
+async def test_ways_to_replace_a_file(shop: Path, script: str, name: str) -> None:
+    """A file that is there, or is not, is written or replaced, however that is done."""
+    path = shop / name
+    script = f"cd {shop}/{Path(name).parent}; {script.format(name=path.name)}"
+    async with connected(sandbox="require") as client:
+        answering(client)
+        done, _ = await edited(client, shop, ["ask", edit(path, "", "new\n")], ["run", script])
+    assert done.answers[1] == ""
+    assert path.read_text() == "new\n"
+    assert names(path.parent) == sorted({*names(path.parent), path.name})
+    assert names(shop) == sorted({"cart.py", "other.py", name.partition("/")[0]})
+    assert warnings(done) == []
+
+
+@CONTAINED
+async def test_what_is_changed_beside_it(shop: Path) -> None:
+    """Nothing but the file that was allowed is changed, whatever the agent has done to others."""
+    path, sub, out = shop / "cart.py", shop / "sub", shop / "out"
+    for folder in (sub, out):
+        folder.mkdir()
+        (folder / "kept").write_text("kept\n")
+    script = (
+        f"cd {shop}; echo x > other.py; rm sub/kept; echo x > sub/new; ln -sf /etc/hosts link;"
+        "mv sub/new cart.py; mkdir a; echo x > a/b; echo x > out/mine"
+    )
+    async with connected(sandbox="require") as client:
+        answering(client)
+        done, _ = await edited(
+            client,
+            shop,
+            *(["ask", edit(path, "two", "2")], ["run", script]),
+            **{"fs.write": [f"{out}/**"]},
+        )
+    assert path.read_text() == "x\n"
+    assert (shop / "other.py").read_text() == "other\n"
+    assert [names(each) for each in (shop, sub, out)] == [
+        ["cart.py", "other.py", "out", "sub"],
+        ["kept"],
+        ["kept", "mine"],
+    ]
+    assert sorted(warnings(done)) == [
+        f"a change that was not allowed was dropped: {shop}/{name}"
+        for name in ("a/b", "link", "other.py", "sub/kept")
+    ]
+
+
+@CONTAINED
+@pytest.mark.parametrize(
+    "script", ["ln -sf {secret} cart.py", "rm cart.py", "rm cart.py; mkfifo cart.py"]
+)
+async def test_what_is_no_file_any_more(shop: Path, script: str) -> None:
+    """What is put in the place of the file has to be one: a link brings nothing in."""
+    secret = shop.parent / "secret"
+    secret.write_text("secret")
+    path = shop / "cart.py"
+    async with connected(sandbox="require") as client:
+        answering(client)
+        call = edit(path, "two", "2")
+        script = f"cd {shop}; {script.format(secret=secret)}"
+        done, _ = await edited(client, shop, ["ask", call], ["run", script])
+    assert path.read_text() == "one\ntwo\n"
+    assert not path.is_symlink()
+    assert warnings(done) == [f"an edit was allowed and not made: {path} is as it was"]
+
+
+@CONTAINED
+async def test_what_is_hidden_stays_hidden(shop: Path) -> None:
+    """What the sandbox hides below the folder is hidden while a file in it can be edited."""
+    hidden, key = shop / "data/own", shop / "a/b/key"
+    for folder in (hidden, key.parent):
+        folder.mkdir(parents=True)
+        (folder / "key").write_text("hush")
+    script = (
+        f"cd {shop}; cat data/own/key; cat a/b/key; ln a/b/key k; mv data d; cat d/own/key;"
+        f"rm -rf a; cat {shop}/a/b/key; echo 2 > t; mv t cart.py; cat k"
+    )
+    policy = Policy(reserved_paths={str(hidden), str(key)})
+    async with connected(sandbox="require", policy=policy) as client:
+        answering(client)
+        call = edit(shop / "cart.py", "two", "2")
+        done, _ = await edited(client, shop, ["ask", call], ["run", script])
+    assert "hush" not in done.answers[1]
+    assert (shop / "cart.py").read_text() == "2\n"
+    assert [each.read_text() for each in (hidden / "key", key)] == ["hush", "hush"]
+
+
+@CONTAINED
+async def test_edits_of_two_files_at_once(shop: Path) -> None:
+    """Each has its own end, also in one folder and in a folder below; requests see what is new."""
+    cart, other, deep = shop / "cart.py", shop / "other.py", shop / "a/deep.py"
+    calls = [edit(each, call_id=each.name) for each in (deep, cart, other)]
+    by_rename = "cd {0}; echo {1} > t; mv t {2}"
+    async with connected(sandbox="require") as client:
+        answering(client)
+        done, _ = await edited(
+            client,
+            shop,
+            *(["ask", call] for call in calls),
+            *(["run", by_rename.format(shop, 1, name)] for name in ("cart.py", "other.py")),
+            ["run", by_rename.format(shop / "a", 1, "deep.py")],
+            *(["read", str(each)] for each in (deep, cart, other)),
+            told(calls[1], "completed"),
+            ["read", "/"],
+            *(["run", by_rename.format(shop, 2, name)] for name in ("cart.py", "other.py")),
+        )
+    assert done.answers[6:9] == [{"content": "1\n"}] * 3
+    assert [each.read_text() for each in (cart, other, deep)] == ["1\n", "2\n", "1\n"]
+    assert warnings(done) == [f"a change that was not allowed was dropped: {cart}"]
+
+
+@CONTAINED
+async def test_the_runtime_writes_last(shop: Path) -> None:
+    """What the runtime has written after the agent has is not undone at the end."""
+    path = shop / "cart.py"
+    call = edit(path, "one\ntwo\n", "one\n2\n")
+    async with connected(sandbox="require") as client:
+        answering(client)
+        script = f"cd {shop}; printf 'one\\ntwo\\n' > t; mv t cart.py"
+        write = ["write", str(path), "one\n2\n"]
+        done, _ = await edited(client, shop, ["ask", call], ["run", script], write)
+    assert done.answers[2] == {}
+    assert path.read_text() == "one\n2\n"
+    assert warnings(done) == []
+
+
+@CONTAINED
+async def test_a_file_that_is_leased_alone(shop: Path) -> None:
+    """It can be replaced, too, though nothing else of its folder can be seen."""
+    path = shop / "cart.py"
+    script = f"cd {shop}; ls; echo 2 > t; mv t cart.py"
+    async with connected(sandbox="require") as client:
+        answering(client)
+        lease = {"fs.read": [str(path), f"{shop}/sub/**"], f"{ASK}fs.write": [str(path)]}
+        (shop / "sub").mkdir()
+        prompt = steps(["ask", edit(path, "two", "2")], ["run", script])
+        handle = await client.submit(
+            "scripted", {"prompt": prompt, "cwd": f"{shop}/sub"}, lease=lease
+        )
+        done = await asked_in(handle)
+    assert done.answers[1] == "cart.py\nsub\n"
+    assert path.read_text() == "2\n"
+    assert warnings(done) == []
+
+
+@CONTAINED
 async def test_a_new_file_in_a_new_folder(shop: Path) -> None:
     """What is not there yet is made, with its folder, so that the agent can write it."""
     path = shop / "a/b/new.py"
     async with connected(sandbox="require") as client:
         seen = answering(client)
-        script = ["run", "mkdir -p a/b && echo new > a/b/new.py; touch a/b/more"]
+        script = ["run", "mkdir -p a/b && echo new > a/b/new.py; touch a/more"]
         done, _ = await edited(client, shop, ["ask", edit(path, "", "new\n")], script)
     assert len(seen) == 1
     assert done.answers[1].count("Read-only") == 1
@@ -147,7 +333,7 @@ async def test_no_folder_behind_a_link(shop: Path) -> None:
 
 @CONTAINED
 async def test_for_the_job(shop: Path) -> None:
-    """What is allowed for the job can be written to its end, and nobody is asked again."""
+    """What is allowed for the job is asked for again by the agent, and nobody has to answer."""
     path = shop / "cart.py"
     one, two = edit(path, "two", "2"), edit(path, "2", "3", call_id="e2")
     async with connected(sandbox="require") as client:
@@ -158,13 +344,14 @@ async def test_for_the_job(shop: Path) -> None:
             ["ask", one],
             ["run", "echo 2 > cart.py"],
             told(one, "completed"),
+            ["read", "/"],
             ["run", "echo between >> cart.py"],
             ["ask", two],
             ["run", "echo 3 >> cart.py"],
             told(two, "completed"),
         )
     assert len(seen) == 1
-    assert path.read_text() == "2\nbetween\n3\n"
+    assert path.read_text() == "2\n3\n"
     assert warnings(done) == []
 
 
@@ -293,9 +480,30 @@ async def test_the_oldest_of_many_permissions_ends(
             shop,
             *(["ask", edit(cart, call_id="a")], ["run", "echo 1 > cart.py"]),
             *(["ask", edit(path, call_id=path.name)] for path in (other, new)),
-            ["run", "echo 2 > cart.py; echo 2 > other.py; echo 2 > new.py"],
+            ["run", f"echo 2 > cart.py; echo 2 > other.py; echo 2 > {new}"],
         )
     assert [path.read_text() for path in (cart, other, new)] == ["1\n", "2\n", "2\n"]
+    assert warnings(done) == [f"a change that was not allowed was dropped: {cart}"]
+
+
+@CONTAINED
+async def test_the_oldest_of_many_folders_is_closed(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more folders than a bound can be changed at once."""
+    monkeypatch.setattr("arcp_trio.proxies.acp.allowed.MOST_FOLDERS", 2)
+    paths = [shop / name / "new.py" for name in ("a", "b", "c")]
+    async with connected(sandbox="require") as client:
+        answering(client)
+        first, second, third = (["ask", edit(path, call_id=str(path))] for path in paths)
+        done, _ = await edited(
+            client,
+            shop,
+            *(first, second, ["run", "echo 1 > a/new.py"], third),
+            ["run", "for each in a b c; do echo 2 > $each/new.py; done"],
+        )
+    assert [path.read_text() for path in paths] == ["1\n", "2\n", "2\n"]
+    assert done.answers[-1].count("Read-only") == 1
     assert warnings(done) == []
 
 
@@ -353,62 +561,56 @@ async def test_an_edit_that_was_not_made_without_a_sandbox(shop: Path) -> None:
 
 
 @CONTAINED
-async def test_a_file_that_cannot_be_closed_again(shop: Path) -> None:
-    """The agent ends at once: it could go on writing what it was allowed to write once."""
+async def test_a_folder_that_is_moved_away(shop: Path) -> None:
+    """An edit of a file that is no longer where it was is lost, and the job says so."""
     folder = shop / "a"
     folder.mkdir()
     path = folder / "f"
     path.write_text("one\n")
     call = edit(path, "one", "1")
-    with deep(shop) as below:
-        async with connected(sandbox="require") as client:
+    async with connected(sandbox="require") as client:
 
-            @client.on_question
-            async def decide(question: Question) -> None:
-                if question.tool and "write_text_file" in question.tool:
-                    os.rename("a", "a", src_dir_fd=below.top, dst_dir_fd=below.fd)
-                await question.answer("allow")
+        @client.on_question
+        async def decide(question: Question) -> None:
+            if question.tool and "write_text_file" in question.tool:
+                folder.rename(shop / "b")
+            await question.answer("allow")
 
-            with pytest.raises(ArcpError, match=r"could go on writing .*, and was killed"):
-                await edited(
-                    client,
-                    shop,
-                    *(["ask", call], ["run", "echo 1 > a/f"], ["write", f"{shop}/other.py", "x"]),
-                    *(told(call, "completed"), ["read", "/"], ["say", "alive"]),
-                )
+        done, _ = await edited(
+            client,
+            shop,
+            *(["ask", call], ["write", f"{shop}/other.py", "x"], ["run", "echo 1 > b/f"]),
+            *(told(call, "completed"), ["read", "/"], ["run", "echo 2 > b/f"]),
+        )
+    assert "Read-only" in done.answers[4]
+    assert (shop / "b/f").read_text() == "one\n"
+    (lost,) = warnings(done)
+    assert lost.startswith(f"an edit is lost: {path}: ")
 
 
 @CONTAINED
-async def test_files_that_are_not_closed_in_time(
-    shop: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The agent, whose turn is over, is killed: it cannot write any more, and the job succeeds."""
+async def test_a_kernel_without_layers(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a sandbox can have none, the file stays read-only, and the job says why."""
+    program = opening._PROGRAM.replace("overlay", "nosuch")  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(opening, "_PROGRAM", program)
+    path = shop / "cart.py"
+    async with connected(sandbox="require") as client:
+        answering(client)
+        done, _ = await edited(client, shop, ["ask", edit(path)], ["run", f"echo 1 > {path}"])
+    assert "Read-only" in done.answers[1]
+    why, as_it_was = warnings(done)
+    words = "by itself: the sandbox cannot be changed: No such device"
+    assert why == f"the agent cannot write {path} {words}"
+    assert as_it_was == f"an edit was allowed and not made: {path} is as it was"
+
+
+@CONTAINED
+async def test_edits_that_are_not_read_in_time(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the agent has written at the end of its turn is waited for within a bound."""
     monkeypatch.setattr("arcp_trio.proxies.acp.life.CLOSE_SECONDS", 0)
     path = shop / "cart.py"
     async with connected(sandbox="require") as client:
         answering(client)
         done, _ = await edited(client, shop, ["ask", edit(path)], ["run", "echo 1 > cart.py"])
-    assert done.answers[0] == ALLOWED
-    assert path.read_text() == "1\n"
-
-
-@attrs.frozen
-class Deep:
-    """A folder in another one whose path no call of the kernel takes."""
-
-    top: int
-    fd: int
-
-
-@contextmanager
-def deep(folder: Path) -> Generator[Deep]:
-    """Make such a folder for the block."""
-    with ExitStack() as stack:
-        first = at = os.open(folder, os.O_RDONLY)
-        stack.callback(os.close, first)
-        for _ in range(20):
-            name = "d" * 250
-            os.mkdir(name, dir_fd=at)
-            at = os.open(name, os.O_RDONLY, dir_fd=at)
-            stack.callback(os.close, at)
-        yield Deep(first, at)
+    assert path.read_text() == "one\ntwo\n"
+    assert warnings(done) == [f"an edit may be lost: {path}: there was no time"]

@@ -12,9 +12,8 @@ import trio
 from arcp_trio.groups import unwrapped
 from arcp_trio.runtime.job import outcome
 from arcp_trio.runtime.job.durable.recalling import recall_all
-from arcp_trio.runtime.job.events import add_event
+from arcp_trio.runtime.job.durable.runs import refuse_if_fruitless, store_run
 from arcp_trio.runtime.job.provisioning import announce_all
-from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.tasks import first_of
 from arcp_trio.wire.errors import ArcpError, InternalError
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.core import Core
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.jobs import Jobs
-    from arcp_trio.wire.json import JsonLike
 
 log = logging.getLogger(__name__)
 
@@ -123,11 +121,13 @@ async def _prepare(job: Job, why: str) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_until_decided, job, scope, name=f"end of the wait of {job.id}")
             await job.memory.until_recalled()
-            _refuse_if_fruitless(job)
+            refuse_if_fruitless(job)
             await _get_credentials(job)
             job.decide_if_late()
             if job.outcome is None and not job.suspended:
-                await _store_run(job, why)
+                group = store_run(job, why)
+                announce_all(job)
+                await group.committed()
             nursery.cancel_scope.cancel(reason="the job is prepared")
 
 
@@ -136,19 +136,6 @@ async def _until_decided(job: Job, scope: trio.CancelScope) -> None:
     with trio.move_on_at(_latest(job)):
         await job.decided.wait()
     scope.cancel(reason="the job is to end")
-
-
-def _refuse_if_fruitless(job: Job) -> None:
-    """Refuse to call an agent that has ended the process several times.
-
-    Raises:
-        InternalError: it has ended the process too often.
-    """
-    most = job.core.limits.runs_without_progress
-    if job.memory.fruitless_runs >= most:
-        last = job.memory.last_finished
-        after = "it has finished no step" if last is None else f"its last finished step is {last}"
-        raise limit_hit("runs_without_progress", most, what_helps=after)
 
 
 async def _get_credentials(job: Job) -> None:
@@ -167,20 +154,3 @@ async def _get_credentials(job: Job) -> None:
             pause = min(2 * pause, LAST_PAUSE_SECONDS)
         else:
             return
-
-
-async def _store_run(job: Job, why: str) -> None:
-    """Have it stored that the agent is called again, and tell it after all other events."""
-    called = job.started_at is not None
-    group = job.memory.next_run(called=called)
-    if called:
-        body: dict[str, JsonLike] = {
-            "phase": "resumed",
-            "message": why,
-            "run": job.memory.run,
-        }
-        add_event(job, "status", body)
-    announce_all(job)
-    await group.committed()
-    job.core.metrics.begun_again += 1
-    log.info("job begun again", extra=job.facts | {"run": job.memory.run})
