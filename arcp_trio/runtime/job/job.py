@@ -143,7 +143,7 @@ class Job:
 
     @property
     def revived(self) -> bool:
-        """Whether an earlier runtime has begun it."""
+        """Whether its agent was called before: by an earlier runtime, or in another process."""
         return self.memory.recall is not None
 
     @property

@@ -123,7 +123,7 @@ class Session:
     def with_secrets(self, tail: bytes, jobs: Jobs) -> bytes:
         """Return the tail of a frame as the client may read it (§14); most frames have no holes.
 
-        If another node may reveal what goes into the holes, they stay for `HoleFiller` to fill.
+        If another node may reveal what goes into the holes, they stay for the sender to fill.
         """
         if not has_holes(tail):
             return tail
