@@ -35,7 +35,8 @@ HANDSHAKES: Final = 200
 MOST: Final = {
     # 1,000 events of 20 sessions, in 50 moments at which each session has one. An event takes three
     # steps: the agent wakes from its sleep, and the scribe takes a number, and later gets word that
-    # this is stored. Each moment is one group of writes. Each event is a send. In memory the journal keeps three or four blocks of each event.
+    # this is stored. Each moment is one group of writes. Each event is a send. In memory the
+    # journal keeps three or four blocks of each event.
     ("tokens", MEMORY): Counts(3_110, 0, 51, 1_000, 0, 4_000),
     ("tokens", DURABLE): Counts(3_170, 0, 51, 1_000, 52, 1_200),
     # 1,000 events of one job as fast as possible: what is there goes together. How much that is
