@@ -150,7 +150,7 @@ class WriteQueue:
         group.writes.append(write)
         if type(write) is AppendJournal or type(write) is FinishJob:
             group.size += len(write.entry.tail)
-        if type(write) not in _PATIENT:
+        if type(write) not in _PATIENT or (type(write) is AppendLog and write.is_awaited):
             self._hurried.set()
         return group
 

@@ -46,6 +46,11 @@ class AppendLog(msgspec.Struct, eq=False):
     log_bytes: int = 0
     """See `SessionRow`."""
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a client may wait for it: an acceptance or a terminal is in it."""
+        return bool(self.watched or self.ended)
+
 
 class PutSession(msgspec.Struct, eq=False):
     """A session was opened."""

@@ -164,6 +164,7 @@ async def test_no_name_of_anybodys_appears(autojump_clock: MockClock) -> None:
 KNOWN = {
     *("connected", "parked", "pending", "running", "success", "error", "cancelled", "timed_out"),
     *("waiting", "suspended"),
+    *("ending", "going_on", "waiting_for_people"),
     *("fault", "handshake_seconds", "heartbeat_lost", "frame_bytes_in", "malformed_frames"),
     *(
         "received_bytes",

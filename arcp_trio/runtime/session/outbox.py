@@ -147,6 +147,8 @@ class Outbox:
         self._last_hints: Hints | None = None
         """The last item, if the scribe has not taken it and entries may be added to it."""
         self._answered = Wake()
+        self._looks = False
+        """The scribe is to look, and has not been here since."""
         self.send, self._receive = trio.open_memory_channel[OutboxItem](math.inf)
 
     # -- its session's state
@@ -205,8 +207,10 @@ class Outbox:
 
     def look(self) -> None:
         """Have the scribe look what there is to do, and whether the session is needed."""
-        self._last_hints = None
-        self.send.send_nowait(Look.LOOK)
+        if not self._looks:
+            self._looks = True
+            self._last_hints = None
+            self.send.send_nowait(Look.LOOK)
 
     def answer_due(self) -> None:
         """Count a request that waits for its turn to be answered like an answer."""
@@ -243,7 +247,7 @@ class Outbox:
 
     def drain(self) -> list[OutboxItem]:
         """Return everything that is there."""
-        self._last_hints = None
+        self._last_hints, self._looks = None, False
         items: list[OutboxItem] = []
         try:
             while True:

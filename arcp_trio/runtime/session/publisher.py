@@ -70,6 +70,8 @@ class Publisher:
             if write.watched:
                 accepted = session.accepting.intersection(write.watched)
             self._put(write, accepted)
+            for job_id in write.watched:
+                session.promises.pop(job_id, None)
         if batch.logged or batch.series or told:
             session.hold()
             self._unstored.append(

@@ -74,6 +74,8 @@ class Scribe:
         while session.needed:
             # No variable here: what was taken may keep a job in memory that has ended.
             await self._take(outbox.drain() if self._catching_up else await outbox.take())
+            if self._catching_up:
+                await self._publisher.all_stored()  # so that the client's room is known
             if outbox.unsent is not None:
                 await outbox.unsent.room()
             if self._catching_up:
@@ -199,7 +201,7 @@ class Scribe:
             for watch in item.unseen:
                 self._end_subscription(batch, watch, JobNotFound("there is no such job"))
         else:
-            if item.stored is not None:
+            if item.stored is not None and item.attachment is self._session.attached:
                 await item.stored.committed()
             self._part(item)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from arcp_trio.runtime.credentials.holes import fill_holes, has_holes, job_of, may_see_values
 from arcp_trio.runtime.session.inbox import Inbox
 from arcp_trio.runtime.session.line import Line
-from arcp_trio.runtime.session.outbox import Item, Outbox, Unwatch
+from arcp_trio.runtime.session.outbox import Item, Outbox, Promise, Unwatch
 from arcp_trio.runtime.session.record import Record
 from arcp_trio.runtime.views import Scope
 from arcp_trio.runtime.wake import Wake
@@ -70,6 +70,8 @@ class Session:
         """The order in which its submits are answered."""
         self.accepting: frozenset[str] = frozenset()  # costs nothing while it is empty
         """Jobs with a key whose acceptance is not in the log yet."""
+        self.promises: dict[str, Promise] = {}
+        """By job id: acceptances that are not in the store's queue yet."""
         self.asks = 0
         """How many answers of other nodes it waits for."""
         self._policy = core.policy
@@ -98,6 +100,8 @@ class Session:
     def tell(self, item: Item) -> None:
         """Put something in the outbox, and keep the session in memory until it is dealt with."""
         self.hold()
+        if isinstance(item, Promise) and item.watch is not None and not item.watch.observer:
+            self.promises[item.watch.job_id] = item
         self.outbox.tell(item)
 
     def submitted(self, job_id: str) -> bool:

@@ -76,6 +76,8 @@ class Sessions:
         self._awake: dict[str, Session] = {}
         self._between: dict[str, trio.Event] = {}
         """Sessions between awake and parked, not to be touched before their event is set."""
+        self._failed: dict[str, Session] = {}
+        """Sessions whose task has failed, by id: they may have promises that nobody was told of."""
         self._one_parts = Wake()
         self._parking = parking
         self.openings = Openings(core.store)
@@ -177,6 +179,9 @@ class Sessions:
             watch.join_journal()
         self._start(session)
         self._submissions.promise_untold(session, unparked.untold)
+        failed = self._failed.pop(session.id, None)
+        if failed is not None:
+            self._submissions.promise_again(session, failed)
         return session
 
     def _start(self, session: Session) -> None:
@@ -197,6 +202,7 @@ class Sessions:
                 nursery.cancel_scope.cancel(reason="nobody needs the session awake")
         except Exception:
             log.exception("session failed", extra=session.facts)
+            self._failed[session.id] = session
             if session.id in self._awake:
                 self._begin_to_part(session)
             if session.attached is not None:
@@ -224,6 +230,7 @@ class Sessions:
         if session.lost is None:
             await self._parking.park(session)
         else:
+            self._failed.pop(session.id, None)
             self._parking.drop(session.id, session.lost)
         self._between.pop(session.id).set()
 

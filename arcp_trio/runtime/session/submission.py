@@ -155,6 +155,17 @@ class Submissions:
             session.tell(Promise(tail, watch))
             watch.join_journal()
 
+    def promise_again(self, session: Session, failed: Session) -> None:
+        """Promise a client what its session was to promise when its task failed."""
+        for job_id, promise in failed.promises.items():
+            if job_id in session.watches or promise.watch is None:
+                continue  # it was stored, and is replayed
+            watch = Watch(session, job_id, self._jobs.journal(job_id), promise.watch.cursor)
+            if job_id in failed.accepting:
+                session.acceptance_begun(job_id)
+            session.tell(Promise(promise.tail, watch))
+            watch.join_journal()
+
     # -- other requests that keep the order of the answers
 
     def in_turn(self, session: Session, act: Callable[[], None]) -> None:

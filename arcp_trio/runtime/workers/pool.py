@@ -191,8 +191,8 @@ class _WorkerRun:
         except* WorkerLost as lost:
             facts = {"error": str(lost.exceptions[0])}
             log.error("worker lost", extra=self._desk.job.facts | facts)  # noqa: TRY400
-            self._desk.job.go_on()
         finally:
+            self._desk.job.go_on()
             self._ended = True
         return None
 
