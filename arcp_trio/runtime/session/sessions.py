@@ -205,6 +205,8 @@ class Sessions:
             self._failed[session.id] = session
             if session.id in self._awake:
                 self._begin_to_part(session)
+            if session.holder is not None and session.holder is not session.attached:
+                session.holder.closing.now(CloseCode.FAILED, "the session failed")
             if session.attached is not None:
                 session.attached.fail(InternalError("the session failed"), CloseCode.FAILED)
                 session.attached.closing.within(core.limits.close_seconds)
