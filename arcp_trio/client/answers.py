@@ -100,6 +100,9 @@ class Answers:
             known.begin_replay(max(1, (body.subscribed_from or 0) - jobs.top), told=told)
         if call is None:
             return
+        gone = (body.extras or {}).get("gone")
+        if gone:
+            log.warning("the first %s events of %s are no longer kept", gone, body.job_id)
         over = body.current_status in ENDED and not body.replayed and not goes_on
         view = self._view(known, body, call.wanted, over=over)
         stream = view.stream

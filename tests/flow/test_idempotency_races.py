@@ -6,6 +6,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from arcp_trio.runtime.session.judge import Decision, Judge
+from arcp_trio.runtime.session.submission import Submission
 from arcp_trio.testing import Peer
 from arcp_trio.wire.errors import ArcpError
 from arcp_trio.wire.json import JsonObject
@@ -99,3 +101,33 @@ async def test_a_submit_at_a_limit_leaves_its_key_free(autojump_clock) -> None:
         job = await peer.submit("echo", 2, idempotency_key="k")
         await peer.until_terminal(job["job_id"])
         assert flow.runs == [None, 2]
+
+
+async def test_a_repeat_that_waits_for_its_turn(
+    flow: Flow, autojump_clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job whose key is repeated ends in the meantime: its events do not come again."""
+    decide, slow = Judge.decide, {"first": 10, "third": 30}
+
+    async def decide_late(judge: Judge, submission: Submission) -> Decision:
+        await trio.sleep(slow.get(str(submission.submit.idempotency_key), 0))
+        return await decide(judge, submission)
+
+    monkeypatch.setattr(Judge, "decide", decide_late)
+    peer = await flow.welcomed()
+    requests = [
+        await peer.send("job.submit", {"agent": agent, "idempotency_key": key})
+        for agent, key in (
+            ("echo", "first"),
+            ("tap", "second"),
+            ("echo", "third"),
+            ("tap", "second"),
+        )
+    ]
+    job_id = (await peer.answer("job.accepted", requests[1]))["job_id"]
+    await flow.tap.let_out(3)
+    await flow.tap.shut()
+    await peer.until_terminal(job_id)
+    assert (await peer.answer("job.accepted", requests[3]))["job_id"] == job_id
+    await peer.until_terminal(job_id)
+    assert len(flow.recorder.events(job_id)) == 3

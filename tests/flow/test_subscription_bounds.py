@@ -13,7 +13,7 @@ from arcp_trio import InternalError, JobContext, MemoryStore, PostgresStore
 from arcp_trio.nurseries import tasks_beside
 from arcp_trio.store.interface import Store
 from arcp_trio.store.sqlite import SqliteStore
-from arcp_trio.testing import Peer
+from arcp_trio.testing import Peer, open_pair
 from tests.durability.story import World
 from tests.flow.observing import Scene, open_scene, said, settled, subscribe, watched
 from tests.inside import count_hints, hints, unsent_bytes, watching_sessions
@@ -122,6 +122,23 @@ async def test_history_of_an_ended_job_begins_with_what_is_left(autojump_clock: 
         assert first > 0
         assert said(frames) == [*map(str, range(first, 1_000)), "job.result"]
         assert answer["subscribed_from"] == len(frames)
+
+
+async def test_a_client_is_told_of_a_history_without_its_beginning(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program that asks for the whole history learns how many of its events are gone."""
+    async with open_small() as scene, open_pair(scene.runtime) as client:
+        owner = await scene.welcomed()
+        job_id = (await owner.submit("teller"))["job_id"]
+        async with tasks_beside() as nursery:
+            nursery.start_soon(read_on, owner)
+            for _ in range(10):
+                await scene.say(job_id, 100)
+        await scene.end(owner, job_id)
+        job = await client.subscribe(job_id, history=True)
+        first, *_ = [int(event.body["message"]) async for event in job.events()]
+        assert f"the first {first} events of {job_id} are no longer kept" in caplog.text
 
 
 async def test_subscribe_and_drop_leaves_nothing(autojump_clock: MockClock) -> None:

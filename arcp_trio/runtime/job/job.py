@@ -199,9 +199,15 @@ class Job:
         if not is_stopping and (self.revived or self.agent_run.begun):  # else its task is to come
             self.jobs.start_stopping(self)
 
+    async def fail(self) -> None:
+        """End the job, in whose task there is a defect."""
+        self.decide(outcome.failed(InternalError("the job failed")))
+        self.agent_run.cancel("the job failed")
+        await self._finish()
+
     def give_up(self) -> None:
-        """Remove the job, which will not be stored, and have its credentials revoked."""
-        if self.state is not JobState.LOST:
+        """Remove the job, which has no end here, and have its credentials revoked."""
+        if self.state not in (JobState.LOST, JobState.ENDED):
             self.move_to(JobState.LOST)
         if self.wallet is not None:
             self.wallet.close()
@@ -347,7 +353,6 @@ class Job:
         ends = self.outcome
         assert ends is not None
         close_calls(self)
-        self.move_to(JobState.ENDED)
         self.finished_at = self.core.clock.now()
         self.core.metrics.finished[ends.status] += 1
         group = self.journal.finish(
@@ -358,6 +363,7 @@ class Job:
             last_event=self.last_event.words,
             durable=self.memory.durable,
         )
+        self.move_to(JobState.ENDED)
         self.over.set()
         self.leave_tree()
         outcome.log_end(self, ends, self.authority.budget.remaining)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
+from arcp_trio.groups import consists_of
 from arcp_trio.runtime.job.agent_threads import AgentThreads
 from arcp_trio.runtime.job.awaiting import call_agent
 from arcp_trio.runtime.job.context import JobContext
@@ -17,6 +19,7 @@ from arcp_trio.runtime.job.state import JobState
 from arcp_trio.runtime.limits import limit_hit
 from arcp_trio.runtime.tasks import first_of, start_clean
 from arcp_trio.runtime.wake import Wake
+from arcp_trio.store.errors import Fenced
 from arcp_trio.wire.errors import PermissionDenied
 from arcp_trio.wire.json import JsonLike
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from arcp_trio.runtime.job.job import Job
     from arcp_trio.runtime.job.outcome import Outcome
     from arcp_trio.runtime.job.written import OtherJournals, Written
+
+log = logging.getLogger(__name__)
 
 LARGE: Final = 64 * 1024
 """Bytes; reading or writing a larger value takes milliseconds, and so its principal's turn."""
@@ -188,7 +193,22 @@ class Jobs:
     def start(self, job: Job, run: Callable[[], Awaitable[None]]) -> None:
         """Run a job in a context of its own, with nothing of the connection that it came by."""
         if not self._closed:
-            start_clean(self._nursery, run, name=f"job {job.id}")
+            start_clean(self._nursery, self._fence, job, run, name=f"job {job.id}")
+
+    async def _fence(self, job: Job, work: Callable[[], Awaitable[None]]) -> None:
+        """Do a job's work: a defect in it ends the job, and nothing else."""
+        try:
+            await work()
+        except Exception as error:
+            if consists_of(error, Fenced):
+                raise
+            log.exception("job failed", extra=job.facts)
+            try:
+                await job.fail()
+            except Exception:
+                log.exception("job without an end", extra=job.facts)
+            if self.live.get(job.id) is job:
+                job.give_up()
 
     async def call_agent(self, job: Job) -> JsonLike:
         """Call a job's agent where it runs, and return its result.
@@ -227,7 +247,7 @@ class Jobs:
     def start_stopping(self, job: Job) -> None:
         """Start the task that finishes a job whose agent does not stop within its grace."""
         if not self._closed:
-            self._nursery.start_soon(job.stop_agent, name=f"end of {job.id}")
+            self._nursery.start_soon(self._fence, job, job.stop_agent, name=f"end of {job.id}")
 
     def close(self) -> None:
         """Start no more tasks, and wait for no agent: the nursery is about to end."""

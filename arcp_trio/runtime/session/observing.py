@@ -80,7 +80,7 @@ class Observing:
             row = await session.reads.job(row.job_id)  # it has ended, or come further, since
             if row is None:
                 raise JobNotFound("there is no such job")
-        self._begin(request, row, job, cursor)
+        self._begin(request, message, row, job, cursor)
 
     async def _cursor(self, message: Subscribe) -> int | None:
         """Return the index in the journal at which to begin; None for its end."""
@@ -89,7 +89,14 @@ class Observing:
         after = max(0, message.from_event_seq or 0)
         return await self._session.reads.index_after(message.job_id, after)
 
-    def _begin(self, request: Request, row: JobRow, job: Job | None, cursor: int | None) -> None:
+    def _begin(
+        self,
+        request: Request,
+        message: Subscribe,
+        row: JobRow,
+        job: Job | None,
+        cursor: int | None,
+    ) -> None:
         session = self._session
         length = row.length if job is None else job.journal.length
         goes_on = row.finished_at is None if job is None else not job.ended
@@ -107,6 +114,8 @@ class Observing:
                         self._jobs.other_journals.refuse_if_full(row.job_id)
                 watch = Watch(session, row.job_id, journal, cursor, observer=True)
         accepted = loads_object(row.accepted)
+        whole = message.history and not message.from_event_seq
+        gone = cursor or 0 if whole else 0
         subscribed = Subscribed(
             request_id=request.id,
             current_status=row.status if job is None else job.status,
@@ -118,7 +127,7 @@ class Observing:
             credentials=_credentials(row, job),
             parent_job_id=text_in(accepted.get("parent_job_id")),
             trace_id=row.trace_id,
-            extras=self._extras(row, job),
+            extras=self._extras(row, job, gone),
         )
         make = partial(_subscribed_tail, subscribed, watch, length)
         tail = AfterNumber(make, size=len(row.accepted))
@@ -131,11 +140,13 @@ class Observing:
             session.subscriptions[row.job_id] = watch
             watch.join_journal()
 
-    def _extras(self, row: JobRow, job: Job | None) -> JsonObject | None:
+    def _extras(self, row: JobRow, job: Job | None, gone: int) -> JsonObject | None:
         """Return what the answer says beyond §7.6, to clients that know this project."""
         if not knows_ours(self._session.features):
             return None
         extras: JsonObject = {"created_at": rfc3339(row.created_at)}
+        if gone:
+            extras["gone"] = gone
         own = self._session.scope is None and self._session.principal == row.principal
         if job is not None and own and len(job.input) <= MOST_INPUT_BYTES:
             extras["input"] = job.input.decode()

@@ -104,11 +104,22 @@ class Submissions:
                 pass  # there is nobody left to answer
             elif isinstance(decision, ArcpError):
                 self._refuse(submission, decision)
-            elif decision.again or session.submitted(decision.watch.job_id):
+            elif await self._is_repeated(session, decision):
                 attachment = submission.request.attachment
                 session.tell(Repeat(attachment, decision.tail, decision.watch))
             else:
                 self._promise(submission, decision)
+
+    async def _is_repeated(self, session: Session, decision: Decision) -> bool:
+        """Return whether the session submitted the job before, by now."""
+        job_id = decision.watch.job_id
+        if decision.new is not None or decision.again or session.submitted(job_id):
+            return decision.new is None
+        try:
+            row = await session.reads.job(job_id)
+        except (StoreError, Fenced):
+            return False
+        return row is not None and session.id in row.submitters
 
     async def _decision(self, submission: Submission) -> Decision | ArcpError | None:
         try:

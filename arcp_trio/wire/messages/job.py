@@ -195,8 +195,9 @@ class Subscribed:
     subscribed_from: int | None = None
     replayed: JsonValue = None  # a boolean; some runtimes send a count
     extras: JsonObject | None = attrs.field(default=None, metadata={WIRE_NAME: VENDOR})
-    """What a runtime of this project says beyond §7.6: `created_at`, and while the job lives, its
-    `input`, as JSON text, to its own principal."""
+    """What a runtime of this project says beyond §7.6: `created_at`, how many of the first events
+    are `gone` of a history that is to be whole, and while the job lives, its `input`, as JSON text,
+    to its own principal."""
 
 
 @attrs.frozen(kw_only=True)
