@@ -93,6 +93,7 @@ class Judge:
             digest = await self._look_at(submission, fingerprint, submit)
             key = IdempotencyKey(submit.idempotency_key, digest)
         new = await accept(self._jobs, await self._look_at(submission, self._spec, submission, key))
+        submission.session.workload.count(new.group)
         if key is not None and self._core.store.may_refuse:
             await new.stored()
         return Decision(new.tail, Watch(submission.session, new.job.id, new.job.journal), new)

@@ -155,7 +155,6 @@ class Submissions:
         watch.join_journal()
         if decision.new is not None:
             self._jobs.start(decision.new.job, decision.new.run)
-            session.workload.count(decision.new.group)
 
     def promise_untold(self, session: Session, jobs: Iterable[UntoldJob]) -> None:
         """Promise a client the jobs that were accepted before its session came here."""
