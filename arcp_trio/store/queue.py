@@ -35,6 +35,8 @@ group before another one's get to it, and these go on by such places."""
 
 GATHERING_TURNS: Final = 4
 """Turns of all tasks that the writer waits before it takes a group, while there are more writes."""
+GATHERING_SECONDS: Final = 0.001
+"""How long it waits so, about: on a busy loop no longer than one turn."""
 
 FIRST_RETRY_SECONDS: Final = 0.05
 """Pause before the second try to store a group. Each pause is twice the one before."""
@@ -239,12 +241,14 @@ class WriteQueue:
         """Let those put their writes whom the same moment has woken, or the group before.
 
         Events and their numbers share a group in this way. Where a group takes long to store, those
-        are waited for who are woken by the ones before.
+        are waited for who are woken by the ones before; but not for turns that take long.
         """
+        began = trio.current_time()
         for _ in range(GATHERING_TURNS if self.pace_seconds else 1):
             before = len(self._filling.writes)
             await trio.lowlevel.checkpoint()
-            if len(self._filling.writes) == before:
+            late = trio.current_time() - began >= GATHERING_SECONDS
+            if late or len(self._filling.writes) == before:
                 return
 
     async def _retry(self, commit: Commit, group: Group) -> None:
