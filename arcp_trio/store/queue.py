@@ -238,10 +238,10 @@ class WriteQueue:
                 self._much_written.set()
 
     async def _gather(self) -> None:
-        """Let those put their writes whom the same moment has woken, or the group before.
+        """Give other tasks a turn to put writes; on a disk up to four, while each brings more.
 
-        Events and their numbers share a group in this way. Where a group takes long to store, those
-        are waited for who are woken by the ones before; but not for turns that take long.
+        Events and their numbers share a group in this way, and so do the starts and ends of jobs
+        that the group before has released. A busy loop, whose turns take long, gets one turn.
         """
         began = trio.current_time()
         for _ in range(GATHERING_TURNS if self.pace_seconds else 1):

@@ -106,16 +106,22 @@ async def read_on(peer: Peer) -> None:
         await peer.receive()
 
 
+async def a_trimmed_job(scene: Scene, owner: Peer) -> str:
+    """Run a job to its end, whose first events are no longer kept; return its id."""
+    job_id: str = (await owner.submit("teller"))["job_id"]
+    async with tasks_beside() as nursery:
+        nursery.start_soon(read_on, owner)
+        for _ in range(10):
+            await scene.say(job_id, 100)
+    await scene.end(owner, job_id)
+    return job_id
+
+
 async def test_history_of_an_ended_job_begins_with_what_is_left(autojump_clock: MockClock) -> None:
     """History begins with the oldest event that was kept, and goes on to the end."""
     async with open_small() as scene:
         owner, watcher = await scene.welcomed(), await scene.welcomed()
-        job_id = (await owner.submit("teller"))["job_id"]
-        async with tasks_beside() as nursery:
-            nursery.start_soon(read_on, owner)
-            for _ in range(10):
-                await scene.say(job_id, 100)
-        await scene.end(owner, job_id)
+        job_id = await a_trimmed_job(scene, owner)
         answer = await subscribe(watcher, job_id, history=True)
         frames = await until_end(watcher, job_id)
         first = int(said(frames)[0])
@@ -130,12 +136,7 @@ async def test_a_client_is_told_of_a_history_without_its_beginning(
     """A program that asks for the whole history learns how many of its events are gone."""
     async with open_small() as scene, open_pair(scene.runtime) as client:
         owner = await scene.welcomed()
-        job_id = (await owner.submit("teller"))["job_id"]
-        async with tasks_beside() as nursery:
-            nursery.start_soon(read_on, owner)
-            for _ in range(10):
-                await scene.say(job_id, 100)
-        await scene.end(owner, job_id)
+        job_id = await a_trimmed_job(scene, owner)
         job = await client.subscribe(job_id, history=True)
         first, *_ = [int(event.body["message"]) async for event in job.events()]
         assert f"the first {first} events of {job_id} are no longer kept" in caplog.text

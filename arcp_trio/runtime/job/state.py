@@ -26,7 +26,8 @@ class JobState(Enum):
     """Its agent is cancelled, and the next runtime calls it again: until then only results of steps
     are taken."""
     LOST = "lost"
-    """Without an end here: nothing can be stored any longer, or the store has refused it."""
+    """Without an end here: it was given up before its acceptance, the store has refused it, or
+    nothing can be stored any longer."""
 
     def then(self, state: JobState) -> JobState:
         """Return the state that follows this one.

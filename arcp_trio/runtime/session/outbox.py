@@ -260,7 +260,7 @@ class Outbox:
         self.hints -= sum(len(item.entries) for item in items if isinstance(item, Hints))
 
     def dealt_with(self, told: Sequence[Item]) -> None:
-        """Stop counting items other than hints: what they say is sent."""
+        """Stop counting items other than hints: their frames are sent, or nobody gets them."""
         if told:
             size = sum(map(item_size, told))
             self._told -= len(told)
